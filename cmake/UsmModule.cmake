@@ -69,7 +69,7 @@ function(usm_add_driver_backend name)
     endif()
     set(common
         ../backends/common/commands.c
-        ../backends/common/gate.c
+        ../backends/common/defer.c
         ../backends/common/instances.c
         ../backends/common/kinds.c
         ../backends/common/library.c

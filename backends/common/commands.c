@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The commands of a backend's table, in the form that the gate takes: see commands.h. */
+/* The commands of a backend's table, in the form that the deferral queue takes: see commands.h. */
 #include "commands.h"
 
 #include <string.h>
@@ -16,20 +16,21 @@ const char *driver_command_name(const driver_command *cmd)
     return names[cmd->type];
 }
 
-/* A command that waits for nothing and has no event takes the short way through the gate. */
+/* A command that waits for nothing and has no event takes the short way through the deferral queue.
+ * */
 usm_status driver_submit(void *queue, driver_command *cmd, size_t ndeps, void *const *deps,
                          void **ev)
 {
-    gate_queue *q = queue;
-    usm_status  status;
+    defer_queue *q = queue;
+    usm_status   status;
 
-    cmd->gate.size       = sizeof(*cmd);
-    cmd->gate.is_barrier = cmd->type == DRIVER_BARRIER;
-    cmd->gate.is_mark    = cmd->type == DRIVER_BARRIER || cmd->type == DRIVER_MARKER;
-    if (ndeps || ev || !gate_queue_is_open(q))
-        return gate_submit(q, &cmd->gate, ndeps, deps, ev);
-    status = q->ctx->ops->issue_plain(q, &cmd->gate);
-    q->ctx->ops->command_drop(&cmd->gate);
+    cmd->deferral.size       = sizeof(*cmd);
+    cmd->deferral.is_barrier = cmd->type == DRIVER_BARRIER;
+    cmd->deferral.is_mark    = cmd->type == DRIVER_BARRIER || cmd->type == DRIVER_MARKER;
+    if (ndeps || ev || !defer_queue_is_open(q))
+        return defer_submit(q, &cmd->deferral, ndeps, deps, ev);
+    status = q->ctx->ops->issue_plain(q, &cmd->deferral);
+    q->ctx->ops->command_drop(&cmd->deferral);
     return status;
 }
 
@@ -55,7 +56,7 @@ usm_status driver_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src,
 usm_status driver_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
                        size_t ndeps, void *const *deps, void **ev)
 {
-    const usm_host_api *host = ((gate_queue *)q)->ctx->host;
+    const usm_host_api *host = ((defer_queue *)q)->ctx->host;
     driver_command      cmd; /* not cleared, as for a copy */
 
     cmd.type                 = DRIVER_FILL;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One command with all its parameters, so that it can also be issued later (gate.h), and the
+/* One command with all its parameters, so that it can also be issued later (defer.h), and the
  * functions of a backend's table that make one.  Compiled into each backend over a driver.  Not
- * here: the driver's calls, which the gate_ops of a backend make of a command; launches, which each
- * backend prepares. */
+ * here: the driver's calls, which the defer_ops of a backend make of a command; launches, which
+ * each backend prepares. */
 #ifndef USM_BACKENDS_COMMON_COMMANDS_H
 #define USM_BACKENDS_COMMON_COMMANDS_H
 
 #include "base/inline/module.h"
-#include "gate.h"
+#include "defer.h"
 
 typedef enum driver_command_type {
     DRIVER_COPY, /* one row of the rectangle */
@@ -38,7 +38,7 @@ typedef struct driver_launch {
 } driver_launch;
 
 typedef struct driver_command {
-    gate_command        gate; /* first member; driver_submit() fills it in */
+    defer_command       deferral; /* first member; driver_submit() fills it in */
     driver_command_type type;
     union {
         driver_rect rect;
@@ -58,17 +58,17 @@ typedef struct driver_command {
 
 /* For error messages: "the copy". */
 const char *driver_command_name(const driver_command *cmd);
-/* Issues or defers a command, as gate_submit() does. */
+/* Issues or defers a command, as defer_submit() does. */
 usm_status driver_submit(void *q, driver_command *cmd, size_t ndeps, void *const *deps, void **ev);
 
-/* The functions of the backend's table, and those of the gate: what all drivers have.  GATE_ENTRY and
- * DRIVER_ENTRY are for the table itself. */
+/* The functions of the backend's table, and those of the deferral queue: what all drivers have.
+ * GATE_ENTRY and DRIVER_ENTRY are for the table itself. */
 #define DRIVER_OPS(X) X(copy) X(copy_2d) X(fill) X(prefetch) X(advise) X(marker) X(barrier)
 #define GATE_OPS(X)                                                                                \
     X(event_create_user)                                                                           \
     X(event_signal) X(event_query) X(event_wait) X(event_release) X(event_notify)
 #define DRIVER_ENTRY(member)   .member = driver_##member,
-#define GATE_ENTRY(member)     .member = gate_##member,
+#define GATE_ENTRY(member)     .member = defer_##member,
 #define DRIVER_DECLARE(member) USM_DECLARE_ENTRY(usm_backend_ops, member, driver_##member);
 DRIVER_OPS(DRIVER_DECLARE)
 #undef DRIVER_DECLARE

@@ -14,14 +14,15 @@ struct usm__host_queue {
 
     /* guarded by the graph's lock */
     usm_list           unfinished; /* by number, ascending */
-    usm__host_command *gate;
-    usm__host_command *batch; /* the gate, if it is a batch of tasks that accepts more (task.c);
+    usm__host_command *predecessor;
+    usm__host_command
+                  *batch; /* the predecessor, if it is a batch of tasks that accepts more (task.c);
                                  otherwise NULL */
-    uint64_t           last_number;
-    usm_status         failure; /* the first failure of a command without an event */
-    size_t             waiters;
-    uint64_t           awaited;  /* the lowest number that a waiter waits for             */
-    pthread_cond_t     progress; /* signalled for waiters when that command has completed */
+    uint64_t       last_number;
+    usm_status     failure; /* the first failure of a command without an event */
+    size_t         waiters;
+    uint64_t       awaited;  /* the lowest number that a waiter waits for             */
+    pthread_cond_t progress; /* signalled for waiters when that command has completed */
 
     atomic_size_t refs;
 };
@@ -52,7 +53,7 @@ extern usm__host_graph usm__host_the_graph;
 
 /* --- the lock is held ------------------------------------------------------------------------ */
 
-/* queue.c: puts c, whose edges exist, behind its dependencies and its queue's gate. */
+/* queue.c: puts c, whose edges exist, behind its dependencies and its queue's predecessor. */
 void usm__host_enter_graph(usm__host_command *c, size_t ndeps, void *const *deps, bool has_event);
 /* queue.c: takes the next part of the first command that is ready and runs it, without the lock. */
 void usm__host_work_once(void);

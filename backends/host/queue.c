@@ -22,11 +22,11 @@
  * ND-range).  It stays in the ready list until all parts are handed out, and is complete when all
  * have ended.
  *
- * The order of commands.  `gate` is the command that new commands of a queue wait for: the last one
- * in an in-order queue, the last barrier in an out-of-order queue.  A barrier or marker without
- * dependencies waits for all commands before it.  That could be many edges, but none are needed:
- * the unfinished commands of a queue are in a list, in order, and such a command may run when it is
- * the head.
+ * The order of commands. `predecessor` is the command that new commands of a queue wait for: the
+ * last one in an in-order queue, the last barrier in an out-of-order queue.  A barrier or marker
+ * without dependencies waits for all commands before it.  That could be many edges, but none are
+ * needed: the unfinished commands of a queue are in a list, in order, and such a command may run
+ * when it is the head.
  *
  * Failures.  A command whose *dependency* failed does not run and fails with USM_E_DEPENDENCY, and
  * so on along the edges.  It goes through the ready list like all others, so a long chain needs no
@@ -43,7 +43,7 @@
  *   unmet(c) = edges that lead to c + (1 if c waits to be the head of its queue)
  *   c is in the ready list  <=>  unmet(c) = 0, submitted, and next_part < parts
  *   c is complete  <=>  result(c) != USM_E_NOT_READY;  then it is in no list, without successors
- *   a queue's list holds ascending numbers;  gate is in that list, or NULL
+ *   a queue's list holds ascending numbers;  predecessor is in that list, or NULL
  *   references of c = 1 until it is complete + 1 for each event handle
  *   references of a queue = 1 until queue_destroy() + its commands that are not complete
  *
@@ -62,7 +62,7 @@ struct edge {
                                          orders */
 };
 
-/* The memory of a command: edges for its dependencies and for the gate, then the payload. */
+/* The memory of a command: edges for its dependencies and for the predecessor, then the payload. */
 struct node {
     usm__host_command command;
     struct edge       edges[];
@@ -133,14 +133,14 @@ static void enter_queue(usm__host_command *c, struct edge *e)
 {
     usm__host_queue *q = c->queue;
 
-    if (q->gate)
-        link_after(q->gate, e, c, false);
+    if (q->predecessor)
+        link_after(q->predecessor, e, c, false);
     if (c->waits_for_all && !usm_list_is_empty(&q->unfinished))
         c->unmet++;
     else
         c->waits_for_all = false;
     if (q->in_order || c->is_barrier)
-        q->gate = c;
+        q->predecessor = c;
     usm__host_batch_close(q);
     c->number = ++q->last_number;
     usm_list_append(&q->unfinished, &c->queue_link);
@@ -153,8 +153,8 @@ static void leave_queue(usm__host_command *c, usm_status status)
     usm__host_command *head;
 
     usm_list_remove(&c->queue_link);
-    if (q->gate == c)
-        q->gate = NULL;
+    if (q->predecessor == c)
+        q->predecessor = NULL;
     head = first_unfinished(q);
     if (head && head->waits_for_all) {
         head->waits_for_all = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* One command, appended to a command list.  Not here: the choice of the list, wait lists, events
- * (lane.c), arguments of kernels (kernel.c).  Called by lane.c.
+ * (stream.c), arguments of kernels (kernel.c).  Called by stream.c.
  *
  * Most commands are one append call that takes a wait list and a signal event.  Some need several
  * calls, or one that takes neither: these are enclosed by two barriers.  Hints that a driver

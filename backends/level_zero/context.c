@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Contexts: each has one native context, its own or a borrowed one (native.c).  The gate counts
- * references: queues that still have commands keep it alive.  Called by the core through the table.
+/* Contexts: each has one native context, its own or a borrowed one (native.c).  The deferral queue
+ * counts references: queues that still have commands keep it alive.  Called by the core through the
+ * table.
  *
  * A native context covers all devices of its driver (zeContextCreate).  Every driver and SYCL use
  * this way, and it makes memory of a root device usable by queues of its sub-devices. */
@@ -26,14 +27,14 @@ usm_status lz_context_wrap(ze_context_handle_t native, bool is_owned, size_t n,
         lz_host->heap_free(ctx);
         return status;
     }
-    gate_context_init(&ctx->gate, &lz_gate_ops, lz_host);
+    defer_context_init(&ctx->deferral, &lz_defer_ops, lz_host);
     *out = ctx;
     return USM_OK;
 }
 
-void lz_context_free(gate_context *gate)
+void lz_context_free(defer_context *deferral)
 {
-    lz_context *ctx = usm_container_of(gate, lz_context, gate);
+    lz_context *ctx = usm_container_of(deferral, lz_context, deferral);
     ze_result_t err = ZE_RESULT_SUCCESS;
 
     if (!lz_enter()) /* the process is ending, and the commands of its queues were left alone too */
@@ -69,5 +70,5 @@ usm_status lz_context_create(size_t ndevices, void *const *devices, void **out)
 
 void lz_context_destroy(void *ctx)
 {
-    gate_context_unref(&((lz_context *)ctx)->gate);
+    defer_context_unref(&((lz_context *)ctx)->deferral);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Events as the core has them: the gate's, with a slot of the driver's in it.
+/* Events as the core has them: the deferral queue's, with a slot of the driver's in it.
  *
  * Level Zero's events carry no failure: a command has ended, or its device is lost, and any driver
  * call shows that.  User events never become native, and no driver sees one unless the program
@@ -7,8 +7,8 @@
  * event, the host signals the shadow when the event settles; for a deferred command, it becomes the
  * command's own event.
  *
- * Not here: why an event is pending (common/gate.c), slots (pool.c), notifications (watch.c).
- * Called by the gate, and by the core through the table. */
+ * Not here: why an event is pending (common/defer.c), slots (pool.c), notifications (watch.c).
+ * Called by the deferral queue, and by the core through the table. */
 #include "queue.h"
 
 static lz_event *as_event(void *ev)
@@ -16,7 +16,7 @@ static lz_event *as_event(void *ev)
     return ev;
 }
 
-/* --- the gate's ops --------------------------------------------------------------- */
+/* --- the deferral queue's ops --------------------------------------------------------------- */
 
 static usm_status ended(ze_result_t code, const char *what)
 {
@@ -28,19 +28,19 @@ static usm_status ended(ze_result_t code, const char *what)
     return code ? lz_fail(code, what) : USM_OK;
 }
 
-usm_status lz_event_query(gate_event *ev)
+usm_status lz_event_query(defer_event *ev)
 {
     ze_result_t code = lz_slot_query(as_event(ev)->slot);
 
     return code == ZE_RESULT_NOT_READY ? USM_E_NOT_READY : ended(code, "zeEventQueryStatus");
 }
 
-usm_status lz_event_wait(gate_event *ev)
+usm_status lz_event_wait(defer_event *ev)
 {
     return ended(lz_slot_wait(as_event(ev)->slot), "zeEventHostSynchronize");
 }
 
-usm_status lz_event_notify(gate_event *ev, usm_backend_notify_fn fn, void *arg)
+usm_status lz_event_notify(defer_event *ev, usm_backend_notify_fn fn, void *arg)
 {
     lz_slot    *slot = as_event(ev)->slot;
     ze_result_t code = lz_slot_query(slot);
@@ -51,13 +51,13 @@ usm_status lz_event_notify(gate_event *ev, usm_backend_notify_fn fn, void *arg)
     return USM_OK;
 }
 
-void lz_event_fini(gate_event *ev)
+void lz_event_fini(defer_event *ev)
 {
     lz_slot_unref(as_event(ev)->slot);
     lz_slot_unref(as_event(ev)->shadow);
 }
 
-void lz_event_settled(gate_event *ev)
+void lz_event_settled(defer_event *ev)
 {
     if (as_event(ev)->shadow)
         lz_slot_signal(as_event(ev)->shadow);
@@ -73,8 +73,8 @@ static usm_status need_shadow(lz_event *ev)
 
     if (ev->shadow)
         return USM_OK;
-    status = lz_slot_take(((lz_context *)ev->gate.ctx)->events, true, &ev->shadow);
-    if (!status && gate_event_state(&ev->gate) == GATE_SETTLED)
+    status = lz_slot_take(((lz_context *)ev->deferral.ctx)->events, true, &ev->shadow);
+    if (!status && defer_event_state(&ev->deferral) == GATE_SETTLED)
         lz_slot_signal(ev->shadow);
     return status;
 }
@@ -84,13 +84,13 @@ usm_status lz_event_native(void *event, void **native)
     lz_event  *ev     = event;
     usm_status status = USM_OK;
 
-    if (gate_event_state(&ev->gate) != GATE_NATIVE) {
-        pthread_mutex_lock(&ev->gate.ctx->lock);
-        if (gate_event_state(&ev->gate) != GATE_NATIVE)
+    if (defer_event_state(&ev->deferral) != GATE_NATIVE) {
+        pthread_mutex_lock(&ev->deferral.ctx->lock);
+        if (defer_event_state(&ev->deferral) != GATE_NATIVE)
             status = need_shadow(ev);
         if (!status && ev->shadow)
             *native = ev->shadow->native;
-        pthread_mutex_unlock(&ev->gate.ctx->lock);
+        pthread_mutex_unlock(&ev->deferral.ctx->lock);
         if (status || ev->shadow)
             return status;
     }
@@ -114,16 +114,16 @@ usm_status lz_event_from_native(void *ctx, void *native, usm_ownership ownership
                          "(%s, 0x%x)",
                          lz_error_name(code), (unsigned)code);
     }
-    ev = (lz_event *)gate_event_new(ctx);
+    ev = (lz_event *)defer_event_new(ctx);
     if (!ev)
         return lz_no_memory();
     status = lz_slot_wrap(native, ownership == USM_TRANSFER, &ev->slot);
     if (status) {
-        gate_event_unref(&ev->gate);
+        defer_event_unref(&ev->deferral);
         return status;
     }
     usm_list_init(&nobody);
-    gate_event_become_native(&ev->gate, &nobody);
+    defer_event_become_native(&ev->deferral, &nobody);
     *out = ev;
     return USM_OK;
 }
@@ -134,12 +134,12 @@ usm_status lz_event_profiling(void *event, usm_profiling *times)
 {
     const lz_event              *ev     = event;
     ze_kernel_timestamp_result_t t      = {{0, 0}, {0, 0}};
-    usm_status                   status = gate_event_query(event);
+    usm_status                   status = defer_event_query(event);
     ze_result_t                  code;
 
     if (status == USM_E_NOT_READY)
         return status;
-    if (gate_event_state(&ev->gate) != GATE_NATIVE)
+    if (defer_event_state(&ev->deferral) != GATE_NATIVE)
         return lz_report(USM_E_NOT_SUPPORTED, "the event has no times: it is a user event, or its "
                                               "command never ran");
     if (status)

@@ -12,7 +12,7 @@
  * Objects that were not freed by then are left to the system.  A forked child has none of these
  * threads.
  *
- * Called by watch.c, lane.c and queue.c. */
+ * Called by watch.c, stream.c and queue.c. */
 #include "queue.h"
 
 #include <stdlib.h>

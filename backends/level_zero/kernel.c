@@ -4,12 +4,12 @@
  * A ze_kernel stores its arguments, group size and offset, and setting them is not thread-safe.  So
  * each launch takes a native kernel of its own from the idle ones, sets the values that differ, and
  * returns it when the command was appended, which copied the values.  A deferred launch
- * (../common/gate.c) keeps its instance.
+ * (../common/defer.c) keeps its instance.
  *
  * Level Zero launches whole work-groups only, so the group size must divide the global size.  It
  * also forbids destroying a kernel, or its module, before its launches have ended, while libusm
- * allows a program to do so.  Therefore lane.c holds a reference to the kernel of each launch until
- * that has ended, and native kernels live as long as the kernel.
+ * allows a program to do so.  Therefore stream.c holds a reference to the kernel of each launch
+ * until that has ended, and native kernels live as long as the kernel.
  *
  * Not here: checking counts and kinds against kernel_info (the core does that). */
 #include "../common/kinds.h"

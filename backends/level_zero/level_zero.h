@@ -8,12 +8,12 @@
  * (Debian 12 has API 1.4): newer declarations are in compat.h under names of our own, and the
  * functions are looked up at run time.
  *
- * Locks: the registry's before a context's, before a lane's.  The driver may be called with any of
- * them held, the core with none. */
+ * Locks: the registry's before a context's, before a stream's.  The driver may be called with any
+ * of them held, the core with none. */
 #ifndef USM_BACKENDS_LEVEL_ZERO_H
 #define USM_BACKENDS_LEVEL_ZERO_H
 
-#include "../common/gate.h"
+#include "../common/defer.h"
 #include "../common/registry.h"
 #include "base/inline/atomic.h"
 #include "base/inline/list.h"
@@ -231,7 +231,7 @@ usm_status lz_only_driver_devices(size_t *count, lz_device ***list);
 typedef struct lz_event_pools lz_event_pools; /* pool.c */
 
 typedef struct lz_context {
-    gate_context gate; /* first member */
+    defer_context deferral; /* first member */
     /* fixed after create */
     ze_context_handle_t native;
     bool                is_owned; /* destroyed with this object */
@@ -248,7 +248,7 @@ usm_status lz_free_status(ze_result_t code, const char *what);
  * keeps it. */
 usm_status lz_context_wrap(ze_context_handle_t native, bool is_owned, size_t n,
                            lz_device *const *devices, lz_context **ctx);
-void       lz_context_free(gate_context *ctx); /* the gate's context_free                  */
+void lz_context_free(defer_context *ctx); /* the deferral queue's context_free                  */
 
 /* --- the table ---------------------------------------------------------------- */
 
@@ -267,7 +267,8 @@ void       lz_context_free(gate_context *ctx); /* the gate's context_free       
     /* program.c, kernel.c */                                                                      \
     X(program_build) X(program_destroy) X(program_binary) X(program_kernels) X(kernel_create)      \
     X(kernel_destroy) X(kernel_info) X(kernel_groups) X(launch)                                    \
-    /* native.c; queue_native.c, event.c: a queue is passed, and returned, as a usm_level_zero_queue */\
+    /* native.c; queue_native.c, event.c: a queue is passed, and returned, as a usm_level_zero_queue
+     * */\
     X(context_from_native) X(context_native) X(device_native) X(queue_from_native)                 \
     X(queue_native) X(event_from_native) X(event_native)
 /* clang-format on */

@@ -2,14 +2,14 @@
 /* The driver's events: slots of event pools, with reference counts, reset and reused.
  *
  * The host resets an event for its next use, after its last reference was released.  The commands
- * that signal it or wait for it hold references until they are known to have ended (lane.c), so no
- * device can miss a signal because of the reset.  An event of a lost device is never reused,
+ * that signal it or wait for it hold references until they are known to have ended (stream.c), so
+ * no device can miss a signal because of the reset.  An event of a lost device is never reused,
  * because the device may still write to it.
  *
  * There are two kinds of pools: with timestamps, for queues with profiling, and without.  Pools
  * grow to the maximum number of events in flight, and are freed with the context.
  *
- * Not here: the commands that signal an event (lane.c), the events of the core (event.c).  Called
+ * Not here: the commands that signal an event (stream.c), the events of the core (event.c).  Called
  * by those. */
 #include "queue.h"
 
@@ -174,7 +174,7 @@ usm_status lz_slot_take(lz_event_pools *pools, bool is_timed, lz_slot **out)
         put_idle(slot);
         return lz_fail(code, "zeEventHostReset");
     }
-    slot->lane      = NULL;
+    slot->stream    = NULL;
     slot->is_used   = false;
     slot->has_times = false;
     usm_store_relaxed(&slot->end, LZ_RUNNING);

@@ -185,7 +185,7 @@ usm_status lz_program_build(void *ctx, void *dev, const usm_image *image, const 
         status = build(program, &raw, flags, log);
     if (status)
         goto err_free;
-    gate_context_ref(&program->ctx->gate);
+    defer_context_ref(&program->ctx->deferral);
     lz_host->heap_free(flags);
     *out = program;
     return USM_OK;
@@ -203,7 +203,7 @@ void lz_program_unref(lz_program *program)
     if (!usm_ref_drop(&program->refs))
         return;
     (void)lz.zeModuleDestroy(program->native);
-    gate_context_unref(&program->ctx->gate);
+    defer_context_unref(&program->ctx->deferral);
     lz_host->heap_free(program->kinds);
     lz_host->heap_free(program);
 }

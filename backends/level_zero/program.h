@@ -25,7 +25,7 @@ typedef struct lz_kernel {
     uint32_t    most, multiple; /* maximum number of work-items in a group; preferred multiple */
     /* atomic */
     _Atomic size_t refs; /* the core's, one for each busy instance, and those of launches in
-                            lanes */
+                            streams */
     instances      idle;
     char           name[];
 } lz_kernel;
@@ -45,7 +45,7 @@ typedef struct lz_instance {
 } lz_instance;
 
 /* Called after the launch was appended (Level Zero copies the arguments then), or abandoned.
- * Before that the lane takes a reference to the kernel, until the launch has ended: see
+ * Before that the stream takes a reference to the kernel, until the launch has ended: see
  * kernel.c. */
 void lz_instance_give_back(lz_instance *instance);
 

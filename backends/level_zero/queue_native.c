@@ -35,12 +35,12 @@ static bool has_device(const lz_context *ctx, const lz_device *dev)
 usm_status lz_queue_from_native(void *context, void *handle, usm_ownership ownership, void **out,
                                 void **dev_out, uint32_t *flags)
 {
-    const usm_level_zero_queue *native = handle;
-    lz_context                 *ctx    = context;
-    lz_stream                   stream = {0};
-    lz_device                  *dev    = NULL;
-    lz_queue                   *q      = NULL;
-    usm_status                  status = check(native);
+    const usm_level_zero_queue *native        = handle;
+    lz_context                 *ctx           = context;
+    lz_native_stream            native_stream = {0};
+    lz_device                  *dev           = NULL;
+    lz_queue                   *q             = NULL;
+    usm_status                  status        = check(native);
 
     if (!status)
         status = lz_device_find(native->device, &dev);
@@ -48,12 +48,12 @@ usm_status lz_queue_from_native(void *context, void *handle, usm_ownership owner
         return status;
     if (!has_device(ctx, dev))
         return lz_report(USM_E_INVALID, "the native queue's device is not in the context");
-    stream.list        = native->command_list;
-    stream.queue       = native->command_queue;
-    stream.ordinal     = native->ordinal;
-    stream.is_in_order = native->is_in_order;
-    stream.is_owned    = ownership == USM_TRANSFER;
-    status             = lz_queue_wrap(ctx, dev, USM_QUEUE_IN_ORDER, 1, &stream, &q);
+    native_stream.list        = native->command_list;
+    native_stream.queue       = native->command_queue;
+    native_stream.ordinal     = native->ordinal;
+    native_stream.is_in_order = native->is_in_order;
+    native_stream.is_owned    = ownership == USM_TRANSFER;
+    status                    = lz_queue_wrap(ctx, dev, USM_QUEUE_IN_ORDER, 1, &native_stream, &q);
     if (status)
         return status;
     *out     = q;

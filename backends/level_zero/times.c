@@ -3,11 +3,11 @@
  *
  * There are two counters.  The device's timer, read at each submission of a queue with profiling,
  * has timestampValidBits.  The start and end of a command have kernelTimestampValidBits of the same
- * timer, often fewer (32 bits of 52 ns are 223 s).  A lane's timeline continues the first counter
+ * timer, often fewer (32 bits of 52 ns are 223 s).  A stream's timeline continues the first counter
  * over its wrap-arounds; their number follows from the host's clock if nothing was submitted for a
  * long time.  The second counter is related to the submission.
  *
- * No driver call is made here.  Called by lane.c and event.c. */
+ * No driver call is made here.  Called by stream.c and event.c. */
 #include "queue.h"
 
 static uint64_t mask_of(uint32_t nbits)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Notification of the end of events.
  *
- * Level Zero has no callbacks, and cannot wait for any of several events; but the events of a lane
- * end in order.  So each lane has a watch: a list of notices by age, and a thread that sleeps in
- * the driver until the oldest has ended, notifies, and continues with the next.  A notice that is
- * older than the one slept on (for a late request about an early command) gets another thread, so
- * that the end of a short command is not reported only after a long one.  Threads are started when
- * they are first needed, stay idle for a while, and end.
+ * Level Zero has no callbacks, and cannot wait for any of several events; but the events of a
+ * stream end in order.  So each stream has a watch: a list of notices by age, and a thread that
+ * sleeps in the driver until the oldest has ended, notifies, and continues with the next.  A notice
+ * that is older than the one slept on (for a late request about an early command) gets another
+ * thread, so that the end of a short command is not reported only after a long one.  Threads are
+ * started when they are first needed, stay idle for a while, and end.
  *
  * A thread releases what it holds before it notifies, because the callee may exit.  exit.c
  * describes what happens to the threads at the end of the process.
  *
- * The end of a lane that was destroyed with commands in flight is such a notice, too (lane.c).
+ * The end of a stream that was destroyed with commands in flight is such a notice, too (stream.c).
  *
- * Called by event.c and lane.c. */
+ * Called by event.c and stream.c. */
 #include "queue.h"
 
 #include "base/inline/clock.h"
@@ -25,7 +25,7 @@
 typedef struct notice {
     usm_list              link;
     lz_slot              *slot; /* a reference                                 */
-    gate_context         *ctx;  /* a reference, because the slot is part of it */
+    defer_context        *ctx;  /* a reference, because the slot is part of it */
     usm_backend_notify_fn fn;
     void                 *arg;
 } notice;
@@ -38,7 +38,7 @@ typedef struct sleeper {
 
 struct lz_watch {
     /* atomic */
-    _Atomic size_t refs; /* the lane's, one for each of its slots in use and for each thread */
+    _Atomic size_t refs; /* the stream's, one for each of its slots in use and for each thread */
     /* guarded by lock */
     pthread_mutex_t lock;
     pthread_cond_t  changed;
@@ -116,13 +116,13 @@ static bool notify(notice *n, usm_status status)
 {
     usm_backend_notify_fn fn  = n->fn;
     void                 *arg = n->arg;
-    gate_context         *ctx = n->ctx;
+    defer_context        *ctx = n->ctx;
 
     if (!lz_enter())
         return false;
     lz_slot_unref(n->slot);
-    gate_note_free(ctx, n);
-    gate_context_unref(ctx);
+    defer_note_free(ctx, n);
+    defer_context_unref(ctx);
     lz_leave();
     fn(arg, status);
     return true;
@@ -207,10 +207,10 @@ static usm_status start(lz_watch *w)
                      error);
 }
 
-usm_status lz_watch_add(lz_watch *w, gate_context *ctx, lz_slot *slot, usm_backend_notify_fn fn,
+usm_status lz_watch_add(lz_watch *w, defer_context *ctx, lz_slot *slot, usm_backend_notify_fn fn,
                         void *arg)
 {
-    notice    *n      = gate_note_new(ctx);
+    notice    *n      = defer_note_new(ctx);
     usm_status status = USM_OK;
 
     if (!n)
@@ -219,7 +219,7 @@ usm_status lz_watch_add(lz_watch *w, gate_context *ctx, lz_slot *slot, usm_backe
     n->ctx  = ctx;
     n->fn   = fn;
     n->arg  = arg;
-    gate_context_ref(ctx);
+    defer_context_ref(ctx);
     pthread_mutex_lock(&w->lock);
     if (!is_served(w, slot->number))
         status = start(w);
@@ -231,7 +231,7 @@ usm_status lz_watch_add(lz_watch *w, gate_context *ctx, lz_slot *slot, usm_backe
     if (!status)
         return USM_OK;
     lz_slot_unref(n->slot);
-    gate_note_free(ctx, n);
-    gate_context_unref(ctx);
+    defer_note_free(ctx, n);
+    defer_context_unref(ctx);
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* One command, passed to the driver: by cl_intel_unified_shared_memory or by SVM, depending on the
  * context.  Not here: wait lists and events (submit.c), arguments of kernels (kernel.c).  Called by
- * lane.c.
+ * stream.c.
  *
  * Handled here: OpenCL has no copy of rectangles between pointers, so on CPUs a host function
  * copies them, and elsewhere each row is a copy; hints that a driver refuses become markers. */
@@ -67,7 +67,7 @@ static cl_int gather(cl_command_queue to, row_events *rows, cl_event *event)
 static cl_int copy_rows(const ocl_queue *q, cl_command_queue to, const driver_rect *rect,
                         cl_uint nwait, const cl_event *wait, cl_event *event)
 {
-    bool        gathers = event && (q->flags & USM_QUEUE_OUT_OF_ORDER) && !q->nlanes;
+    bool        gathers = event && (q->flags & USM_QUEUE_OUT_OF_ORDER) && !q->nstreams;
     row_events  rows    = {.n = 0};
     char       *dst     = rect->dst;
     const char *src     = rect->src;
@@ -176,7 +176,7 @@ cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const driver_
     return CL_INVALID_OPERATION;
 }
 
-void ocl_command_drop(const gate_command *command)
+void ocl_command_drop(const defer_command *command)
 {
     const driver_command *cmd = (const driver_command *)command;
 

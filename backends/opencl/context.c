@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Contexts: each has one cl_context, its own or a borrowed one (native.c), and one way of
- * allocating memory.  The gate counts references: queues that still have commands keep it alive.
- * Called by the core through the table, and by the gate. */
+ * allocating memory.  The deferral queue counts references: queues that still have commands keep it
+ * alive.  Called by the core through the table, and by the deferral queue. */
 #include "opencl.h"
 
 #include <string.h>
@@ -42,12 +42,12 @@ usm_status ocl_context_wrap(cl_context native, size_t n, ocl_device *const *devi
     ctx->way      = common_way(n, devices, &ctx->svm);
     ctx->ndevices = n;
     memcpy(ctx->devices, devices, n * sizeof(devices[0]));
-    gate_context_init(&ctx->gate, &ocl_gate_ops, ocl_host);
+    defer_context_init(&ctx->deferral, &ocl_defer_ops, ocl_host);
     *out = ctx;
     return USM_OK;
 }
 
-void ocl_context_free(gate_context *context)
+void ocl_context_free(defer_context *context)
 {
     ocl_context *ctx = (ocl_context *)context;
 
@@ -87,5 +87,5 @@ usm_status ocl_context_create(size_t ndevices, void *const *devices, void **out)
 
 void ocl_context_destroy(void *ctx)
 {
-    gate_context_unref(ctx);
+    defer_context_unref(ctx);
 }

@@ -340,7 +340,7 @@ usm_status ocl_device_describe(ocl_device *dev)
     info->shared_moves_whole = moves_shared_whole(dev);
     info->sub_devices        = (uint32_t)ocl_device_cut(dev, cut);
     info->aspects |= other_aspects(dev, extensions);
-    dev->needs_lanes    = is_intels_cpu_runtime(dev, extensions);
+    dev->needs_streams  = is_intels_cpu_runtime(dev, extensions);
     dev->has_amd_memory = has_word(extensions, "cl_amd_device_attribute_query");
     ocl_host->heap_free(extensions);
     return kernel_aspects(dev, &info->aspects);

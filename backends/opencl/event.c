@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Events: their native cl_event, and shadows for those that have none.
  *
- * A user event never becomes native (../common/gate.c has the reason): no driver sees one, unless a
- * program requests its native handle, for which a shadow event is made.
+ * A user event never becomes native (../common/defer.c has the reason): no driver sees one, unless
+ * a program requests its native handle, for which a shadow event is made.
  *
- * Not here: wait lists (../common/gate.c); native handles (native.c).  Called by the gate through
- * its ops, by submit.c and native.c. */
+ * Not here: wait lists (../common/defer.c); native handles (native.c).  Called by the deferral
+ * queue through its ops, by submit.c and native.c. */
 #include "opencl.h"
 
 void ocl_event_become_native(ocl_event *ev, cl_event native, usm_list *notices)
 {
     ev->native = native;
-    gate_event_become_native(&ev->gate, notices);
+    defer_event_become_native(&ev->deferral, notices);
 }
 
-void ocl_event_settled(gate_event *event)
+void ocl_event_settled(defer_event *event)
 {
     const ocl_event *ev = (const ocl_event *)event;
 
@@ -22,7 +22,7 @@ void ocl_event_settled(gate_event *event)
         cl.clSetUserEventStatus(ev->shadow, event->status ? CL_INVALID_OPERATION : CL_COMPLETE);
 }
 
-void ocl_event_fini(gate_event *event)
+void ocl_event_fini(defer_event *event)
 {
     const ocl_event *ev = (const ocl_event *)event;
 
@@ -36,7 +36,7 @@ void ocl_event_fini(gate_event *event)
 
 /* The target of a driver's callback. */
 typedef struct listener {
-    gate_context         *ctx; /* the requester keeps it alive until the call */
+    defer_context        *ctx; /* the requester keeps it alive until the call */
     usm_backend_notify_fn fn;
     void                 *arg;
 } listener;
@@ -46,13 +46,13 @@ static void CL_CALLBACK on_complete(cl_event native, cl_int code, void *user)
     const listener l = *(listener *)user;
 
     (void)native;
-    gate_note_free(l.ctx, user); /* before the call, because the callee may end the context */
+    defer_note_free(l.ctx, user); /* before the call, because the callee may end the context */
     l.fn(l.arg, code < 0 ? ocl_execution_status(code) : USM_OK);
 }
 
-usm_status ocl_event_notify_native(gate_event *event, usm_backend_notify_fn fn, void *arg)
+usm_status ocl_event_notify_native(defer_event *event, usm_backend_notify_fn fn, void *arg)
 {
-    listener *l = gate_note_new(event->ctx);
+    listener *l = defer_note_new(event->ctx);
     cl_int    err;
 
     if (!l)
@@ -63,13 +63,13 @@ usm_status ocl_event_notify_native(gate_event *event, usm_backend_notify_fn fn, 
     err    = cl.clSetEventCallback(((ocl_event *)event)->native, CL_COMPLETE, on_complete, l);
     if (!err)
         return USM_OK;
-    gate_note_free(event->ctx, l);
+    defer_note_free(event->ctx, l);
     return ocl_fail(err, "clSetEventCallback");
 }
 
 /* --- query and wait ----------------------------------------------------------------- */
 
-usm_status ocl_event_query_native(gate_event *event)
+usm_status ocl_event_query_native(defer_event *event)
 {
     const ocl_event *ev   = (const ocl_event *)event;
     cl_int           code = CL_QUEUED;
@@ -86,7 +86,7 @@ usm_status ocl_event_query_native(gate_event *event)
     return code == CL_COMPLETE ? USM_OK : USM_E_NOT_READY;
 }
 
-usm_status ocl_event_wait_native(gate_event *event)
+usm_status ocl_event_wait_native(defer_event *event)
 {
     const ocl_event *ev     = (const ocl_event *)event;
     cl_int           err    = cl.clWaitForEvents(1, &ev->native);
@@ -103,12 +103,12 @@ usm_status ocl_event_profiling(void *event, usm_profiling *times)
                                               CL_PROFILING_COMMAND_START, CL_PROFILING_COMMAND_END};
     const ocl_event               *ev      = event;
     cl_ulong                       t[3]    = {0, 0, 0};
-    usm_status                     status  = gate_event_query(event);
+    usm_status                     status  = defer_event_query(event);
     cl_int                         err     = CL_SUCCESS;
 
     if (status == USM_E_NOT_READY)
         return status;
-    if (gate_event_state(event) != GATE_NATIVE)
+    if (defer_event_state(event) != GATE_NATIVE)
         return ocl_report(USM_E_NOT_SUPPORTED, "the event has no times: it is a user event, "
                                                "or its command never ran");
     for (int i = 0; i < 3 && !err; i++)

@@ -3,8 +3,8 @@
  *
  * A cl_kernel stores its arguments, and setting them is not thread-safe.  So each launch takes a
  * native kernel of its own from a few idle ones, sets the arguments, and returns it when the driver
- * has the command, and with it a copy of the arguments.  A deferred launch (../common/gate.c) keeps
- * its instance.
+ * has the command, and with it a copy of the arguments.  A deferred launch (../common/defer.c)
+ * keeps its instance.
  *
  * Not here: checking counts and kinds against kernel_info (the core does that). */
 #include "opencl.h"

@@ -161,9 +161,9 @@ usm_status ocl_queue_from_native(void *ctx, void *native, usm_ownership ownershi
         return status;
     if (ownership == USM_KEEP)
         cl.clRetainCommandQueue(native);
-    /* Ours may then be the last reference: lane.c explains why it must not be released with
+    /* Ours may then be the last reference: stream.c explains why it must not be released with
      * commands in flight. */
-    made->must_finish = ownership == USM_TRANSFER && d->needs_lanes &&
+    made->must_finish = ownership == USM_TRANSFER && d->needs_streams &&
                         (f.properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     *q     = made;
     *dev   = d;
@@ -190,30 +190,30 @@ static void flush_queue_of(cl_event native)
 
 static void CL_CALLBACK on_foreign(cl_event native, cl_int code, void *user)
 {
-    gate_event   *ev  = user;
-    gate_context *ctx = ev->ctx;
+    defer_event   *ev  = user;
+    defer_context *ctx = ev->ctx;
 
     (void)native;
-    (void)gate_event_complete(ev, code < 0 ? ocl_execution_status(code) : USM_OK);
-    gate_event_unref(ev);
-    gate_context_unref(ctx);
+    (void)defer_event_complete(ev, code < 0 ? ocl_execution_status(code) : USM_OK);
+    defer_event_unref(ev);
+    defer_context_unref(ctx);
 }
 
 /* A user event of the program: like ours, it is kept out of the wait lists of drivers
- * (../common/gate.c).  A callback reports its end. */
+ * (../common/defer.c).  A callback reports its end. */
 static usm_status watch(ocl_event *ev, cl_event native)
 {
     cl_int err;
 
-    gate_event_ref(&ev->gate); /* for the callback */
-    gate_context_ref(ev->gate.ctx);
+    defer_event_ref(&ev->deferral); /* for the callback */
+    defer_context_ref(ev->deferral.ctx);
     ev->shadow = native;
     err        = cl.clSetEventCallback(native, CL_COMPLETE, on_foreign, ev);
     if (!err)
         return USM_OK;
     ev->shadow = NULL;
-    gate_context_unref(ev->gate.ctx);
-    gate_event_unref(&ev->gate);
+    defer_context_unref(ev->deferral.ctx);
+    defer_event_unref(&ev->deferral);
     return ocl_fail(err, "clSetEventCallback");
 }
 
@@ -235,7 +235,7 @@ usm_status ocl_event_from_native(void *ctx, void *native, usm_ownership ownershi
 {
     const ocl_context *c       = ctx;
     cl_context         context = NULL;
-    gate_event        *ev;
+    defer_event       *ev;
     usm_status         status;
     cl_int err = cl.clGetEventInfo(native, CL_EVENT_CONTEXT, sizeof(context), &context, NULL);
 
@@ -245,14 +245,14 @@ usm_status ocl_event_from_native(void *ctx, void *native, usm_ownership ownershi
     if (context != c->native)
         return ocl_report(USM_E_WRONG_CONTEXT, "the cl_event belongs to another cl_context "
                                                "than the libusm context");
-    ev = gate_event_new(ctx);
+    ev = defer_event_new(ctx);
     if (!ev)
         return ocl_no_memory();
     cl.clRetainEvent(native); /* first, because the callback may release the last reference */
     status = adopt_event((ocl_event *)ev, native);
     if (status) {
         cl.clReleaseEvent(native);
-        gate_event_unref(ev);
+        defer_event_unref(ev);
         return status;
     }
     if (ownership == USM_TRANSFER)
@@ -269,14 +269,15 @@ static usm_status need_shadow(ocl_event *ev)
 
     if (ev->shadow)
         return USM_OK;
-    is_settled = gate_event_state(&ev->gate) == GATE_SETTLED;
-    ev->shadow = cl.clCreateUserEvent(((ocl_context *)ev->gate.ctx)->native, &err);
+    is_settled = defer_event_state(&ev->deferral) == GATE_SETTLED;
+    ev->shadow = cl.clCreateUserEvent(((ocl_context *)ev->deferral.ctx)->native, &err);
     if (err) {
         ev->shadow = NULL;
         return ocl_fail(err, "clCreateUserEvent");
     }
     if (is_settled)
-        cl.clSetUserEventStatus(ev->shadow, ev->gate.status ? CL_INVALID_OPERATION : CL_COMPLETE);
+        cl.clSetUserEventStatus(ev->shadow,
+                                ev->deferral.status ? CL_INVALID_OPERATION : CL_COMPLETE);
     return USM_OK;
 }
 
@@ -285,17 +286,17 @@ usm_status ocl_event_native(void *event, void **native)
     ocl_event *ev = event;
     usm_status status;
 
-    if (gate_event_state(event) == GATE_NATIVE) {
+    if (defer_event_state(event) == GATE_NATIVE) {
         *native = ev->native;
         return USM_OK;
     }
-    if (!ev->gate.is_user && !ev->shadow && gate_event_state(event) == GATE_PENDING)
+    if (!ev->deferral.is_user && !ev->shadow && defer_event_state(event) == GATE_PENDING)
         return ocl_report(USM_E_NOT_READY, "the command waits for a user event and is not "
                                            "with the driver yet: signal that first");
-    pthread_mutex_lock(&ev->gate.ctx->lock);
+    pthread_mutex_lock(&ev->deferral.ctx->lock);
     status = need_shadow(ev);
     if (!status)
         *native = ev->shadow;
-    pthread_mutex_unlock(&ev->gate.ctx->lock);
+    pthread_mutex_unlock(&ev->deferral.ctx->lock);
     return status;
 }

@@ -6,8 +6,8 @@
  * Nothing of OpenCL is linked: functions are called as `cl.clFlush(q)` through a table that
  * loader.c fills.
  *
- * Locks: the registry's before a context's `gate.lock`.  The driver may be called with either held,
- * the core with none. */
+ * Locks: the registry's before a context's `deferral.lock`.  The driver may be called with either
+ * held, the core with none. */
 #ifndef USM_BACKENDS_OPENCL_H
 #define USM_BACKENDS_OPENCL_H
 
@@ -163,7 +163,7 @@ struct ocl_device {
     bool               runs_native; /* runs host functions, in the host's own memory */
     bool               is_relaxed;  /* accepts Intel's flag for unrestricted sizes   */
     bool               has_il;
-    bool               needs_lanes; /* its out-of-order queues cannot be released */
+    bool               needs_streams; /* its out-of-order queues cannot be released */
     bool               has_amd_memory;
     usm_backend_device info;
 };
@@ -190,7 +190,7 @@ usm_status ocl_list_parts(registry_device *dev, registry_found *found);
 /* --- contexts and memory (context.c, memory.c) ---------------------------- */
 
 typedef struct ocl_context {
-    gate_context gate; /* first */
+    defer_context deferral; /* first */
     /* fixed after create */
     cl_context            native;
     const ocl_platform   *platform;
@@ -207,26 +207,26 @@ typedef struct ocl_context {
 /* Makes a context over a native one and takes its reference; on failure the caller keeps it. */
 usm_status ocl_context_wrap(cl_context native, size_t n, ocl_device *const *devices,
                             ocl_context **ctx);
-void       ocl_context_free(gate_context *ctx); /* the gate's context_free */
+void       ocl_context_free(defer_context *ctx); /* the deferral queue's context_free */
 
 /* --- events (event.c) ------------------------------------------------------ */
 
 typedef struct ocl_event {
-    gate_event gate;   /* first                                                   */
-    cl_event   native; /* the driver's event, if native; stored before gate.state */
-    uint64_t   queue;  /* serial number of its in-order queue; 0: none            */
-    cl_event   shadow; /* for a user event: for event_native, or a foreign event; guarded by the
+    defer_event deferral; /* first                                                   */
+    cl_event    native;   /* the driver's event, if native; stored before gate.state */
+    uint64_t    queue;    /* serial number of its in-order queue; 0: none            */
+    cl_event    shadow;   /* for a user event: for event_native, or a foreign event; guarded by the
                           lock */
 } ocl_event;
 
-/* The gate's ops (submit.c); those of events are in event.c, of queues in queue.c. */
-extern const gate_ops ocl_gate_ops;
-usm_status            ocl_event_query_native(gate_event *ev);
-usm_status            ocl_event_wait_native(gate_event *ev);
-usm_status            ocl_event_notify_native(gate_event *ev, usm_backend_notify_fn fn, void *arg);
-void                  ocl_event_settled(gate_event *ev);
-void                  ocl_event_fini(gate_event *ev);
-void                  ocl_queue_free(gate_queue *q);
+/* The deferral queue's ops (submit.c); those of events are in event.c, of queues in queue.c. */
+extern const defer_ops ocl_defer_ops;
+usm_status             ocl_event_query_native(defer_event *ev);
+usm_status             ocl_event_wait_native(defer_event *ev);
+usm_status ocl_event_notify_native(defer_event *ev, usm_backend_notify_fn fn, void *arg);
+void       ocl_event_settled(defer_event *ev);
+void       ocl_event_fini(defer_event *ev);
+void       ocl_queue_free(defer_queue *q);
 
 /* Makes a pending event native; `native` belongs to it from here on. */
 void ocl_event_become_native(ocl_event *ev, cl_event native, usm_list *notices);
@@ -264,46 +264,46 @@ usm_status ocl_kinds_of_program(ocl_program *program, char **kinds);
 
 void ocl_instance_give_back(ocl_instance *instance);
 
-/* --- queues and commands (queue.c, lane.c, command.c, submit.c) ------------ */
+/* --- queues and commands (queue.c, stream.c, command.c, submit.c) ------------ */
 
 #define OCL_MAX_LANES 8
 
 typedef struct ocl_queue {
-    gate_queue gate; /* first */
+    defer_queue deferral; /* first */
     /* fixed after create */
     cl_command_queue native;
     ocl_device      *dev;
-    uint32_t         flags;                /* usm_queue_flags                              */
-    uint32_t         nlanes;               /* 0: only `native`                             */
-    cl_command_queue lanes[OCL_MAX_LANES]; /* each in order; the first: native             */
-    bool             must_finish;          /* wait before its last release                 */
-    uint64_t         serial;               /* unique among all queues, never reused, not 0 */
+    uint32_t         flags;                  /* usm_queue_flags                              */
+    uint32_t         nstreams;               /* 0: only `native`                             */
+    cl_command_queue streams[OCL_MAX_LANES]; /* each in order; the first: native             */
+    bool             must_finish;            /* wait before its last release                 */
+    uint64_t         serial;                 /* unique among all queues, never reused, not 0 */
     /* atomic */
-    _Atomic uint32_t next_lane;
+    _Atomic uint32_t next_stream;
 } ocl_queue;
 
 static inline ocl_context *ocl_context_of(const ocl_queue *q)
 {
-    return (ocl_context *)q->gate.ctx;
+    return (ocl_context *)q->deferral.ctx;
 }
 
 /* Makes a queue over a native one and takes its reference; on failure the caller keeps it. */
 usm_status ocl_queue_wrap(ocl_context *ctx, ocl_device *dev, cl_command_queue native,
                           uint32_t flags, ocl_queue **q);
-/* The number of lanes of an out-of-order queue of `dev`; 0: a native one can be used. */
-uint32_t ocl_lanes_of(const ocl_device *dev);
+/* The number of streams of an out-of-order queue of `dev`; 0: a native one can be used. */
+uint32_t ocl_streams_of(const ocl_device *dev);
 /* Waits for all native queues; _release releases them. */
-cl_int ocl_lanes_finish(const ocl_queue *q);
-void   ocl_lanes_release(const ocl_queue *q);
+cl_int ocl_streams_finish(const ocl_queue *q);
+void   ocl_streams_release(const ocl_queue *q);
 
-/* Passes a command to the driver and flushes; `event` may be NULL (lane.c). */
+/* Passes a command to the driver and flushes; `event` may be NULL (stream.c). */
 cl_int ocl_command_run(ocl_queue *q, const driver_command *cmd, cl_uint nwait, const cl_event *wait,
                        cl_event *event);
 /* The same for one native queue, without a flush (command.c). */
 cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const driver_command *cmd,
                           cl_uint nwait, const cl_event *wait, cl_event *event);
 /* Frees what the command owns. */
-void ocl_command_drop(const gate_command *cmd);
+void ocl_command_drop(const defer_command *cmd);
 
 /* --- the table ---------------------------------------------------------------- */
 

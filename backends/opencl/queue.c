@@ -3,15 +3,15 @@
  * the table.
  *
  * A queue that is destroyed with commands in flight: clReleaseCommandQueue does not wait, and the
- * driver's commands end nevertheless (lane.c has the exception); deferred commands keep a reference
- * to our queue. */
+ * driver's commands end nevertheless (stream.c has the exception); deferred commands keep a
+ * reference to our queue. */
 #include "opencl.h"
 
 #include <string.h>
 
-void ocl_queue_free(gate_queue *q)
+void ocl_queue_free(defer_queue *q)
 {
-    ocl_lanes_release((ocl_queue *)q);
+    ocl_streams_release((ocl_queue *)q);
     ocl_host->heap_free(q);
 }
 
@@ -26,19 +26,19 @@ static cl_command_queue create(const ocl_context *ctx, const ocl_device *dev, cl
 }
 
 /* Creates all native queues of q, or none. */
-static cl_int create_lanes(const ocl_context *ctx, ocl_queue *q, cl_bitfield bits)
+static cl_int create_streams(const ocl_context *ctx, ocl_queue *q, cl_bitfield bits)
 {
     cl_int err = CL_SUCCESS;
 
-    for (uint32_t i = 0; i < q->nlanes; i++) {
-        q->lanes[i] = create(ctx, q->dev, bits, &err);
+    for (uint32_t i = 0; i < q->nstreams; i++) {
+        q->streams[i] = create(ctx, q->dev, bits, &err);
         if (!err)
             continue;
         while (i)
-            cl.clReleaseCommandQueue(q->lanes[--i]);
+            cl.clReleaseCommandQueue(q->streams[--i]);
         return err;
     }
-    q->native = q->lanes[0];
+    q->native = q->streams[0];
     return CL_SUCCESS;
 }
 
@@ -59,7 +59,7 @@ static usm_status queue_new(ocl_device *dev, uint32_t flags, ocl_queue **out)
 /* The native queues exist: from here on releasing the last reference releases them. */
 static void queue_open(ocl_queue *q, ocl_context *ctx)
 {
-    gate_queue_init(&q->gate, &ctx->gate, !(q->flags & USM_QUEUE_OUT_OF_ORDER));
+    defer_queue_init(&q->deferral, &ctx->deferral, !(q->flags & USM_QUEUE_OUT_OF_ORDER));
 }
 
 usm_status ocl_queue_wrap(ocl_context *ctx, ocl_device *dev, cl_command_queue native,
@@ -84,9 +84,9 @@ usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **out)
     if (status)
         return status;
     if (flags & USM_QUEUE_OUT_OF_ORDER)
-        q->nlanes = ocl_lanes_of(dev);
-    if (q->nlanes) {
-        err = create_lanes(ctx, q, bits);
+        q->nstreams = ocl_streams_of(dev);
+    if (q->nstreams) {
+        err = create_streams(ctx, q, bits);
     } else {
         if (flags & USM_QUEUE_OUT_OF_ORDER)
             bits |= CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
@@ -103,7 +103,7 @@ usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **out)
 
 void ocl_queue_destroy(void *q)
 {
-    gate_queue_unref(q);
+    defer_queue_unref(q);
 }
 
 usm_status ocl_queue_wait(void *queue)
@@ -112,9 +112,9 @@ usm_status ocl_queue_wait(void *queue)
     usm_status failure;
     cl_int     err;
 
-    gate_queue_wait_held(&q->gate);
-    err     = ocl_lanes_finish(q);
-    failure = gate_queue_take_failure(&q->gate);
+    defer_queue_wait_deferred(&q->deferral);
+    err     = ocl_streams_finish(q);
+    failure = defer_queue_take_failure(&q->deferral);
     if (failure)
         return failure;
     return err ? ocl_fail(err, "clFinish") : USM_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The gate's ops for OpenCL (../common/gate.c: start reading there): commands with wait lists.  Not
- * here: which commands are deferred (the gate); the choice of a native queue (lane.c).  Called by
- * the gate.
+/* The ops for deferral with OpenCL (../common/defer.c: start reading there): commands with wait
+ * lists.  Not here: which commands are deferred (the deferral queue); the choice of a native queue
+ * (stream.c).  Called by the deferral queue.
  *
  * Handled here: Intel's CPU runtime crashes if a failed event is in a wait list, so failed events
  * are left out. */
@@ -31,11 +31,11 @@ static bool native_failed(cl_event native)
  * the order at no cost, and an entry costs time. */
 static bool is_before(const ocl_queue *q, const ocl_event *ev)
 {
-    return q->gate.is_ordered && ev->queue == q->serial;
+    return q->deferral.is_ordered && ev->queue == q->serial;
 }
 
 static usm_status wait_list_init(wait_list *w, const ocl_queue *q, size_t ndeps,
-                                 gate_event *const *deps)
+                                 defer_event *const *deps)
 {
     w->events     = w->few;
     w->n          = 0;
@@ -47,7 +47,7 @@ static usm_status wait_list_init(wait_list *w, const ocl_queue *q, size_t ndeps,
     for (size_t i = 0; i < ndeps; i++) {
         const ocl_event *ev = (const ocl_event *)deps[i];
 
-        if (gate_event_state(deps[i]) == GATE_SETTLED)
+        if (defer_event_state(deps[i]) == GATE_SETTLED)
             w->has_failed |= deps[i]->status < 0;
         else if (native_failed(ev->native))
             w->has_failed = true;
@@ -85,9 +85,9 @@ static cl_event done_event(ocl_context *ctx)
 
 /* The remaining wait list may be empty; but for a marker or barrier of an out-of-order queue an
  * empty list means all commands before it. */
-static void keep_from_meaning_all(const ocl_queue *q, const gate_command *cmd, wait_list *w)
+static void keep_from_meaning_all(const ocl_queue *q, const defer_command *cmd, wait_list *w)
 {
-    if (w->n || q->gate.is_ordered || !cmd->is_mark)
+    if (w->n || q->deferral.is_ordered || !cmd->is_mark)
         return;
     w->events[0] = done_event(ocl_context_of(q));
     w->n         = w->events[0] ? 1 : 0;
@@ -103,14 +103,14 @@ static usm_status run(ocl_queue *q, const driver_command *cmd, const wait_list *
     if (err)
         return ocl_fail(err, driver_command_name(cmd));
     if (wants) {
-        out->queue = q->gate.is_ordered ? q->serial : 0;
+        out->queue = q->deferral.is_ordered ? q->serial : 0;
         ocl_event_become_native(out, native, notices);
     }
     return USM_OK;
 }
 
-static usm_status issue(gate_queue *queue, const gate_command *command, size_t ndeps,
-                        gate_event *const *deps, gate_event *out, bool has_failed,
+static usm_status issue(defer_queue *queue, const defer_command *command, size_t ndeps,
+                        defer_event *const *deps, defer_event *out, bool has_failed,
                         usm_list *notices)
 {
     ocl_queue            *q   = (ocl_queue *)queue;
@@ -130,7 +130,7 @@ static usm_status issue(gate_queue *queue, const gate_command *command, size_t n
     return status;
 }
 
-static usm_status issue_plain(gate_queue *q, const gate_command *command)
+static usm_status issue_plain(defer_queue *q, const defer_command *command)
 {
     const driver_command *cmd = (const driver_command *)command;
     cl_int                err = ocl_command_run((ocl_queue *)q, cmd, 0, NULL, NULL);
@@ -138,7 +138,7 @@ static usm_status issue_plain(gate_queue *q, const gate_command *command)
     return err ? ocl_fail(err, driver_command_name(cmd)) : USM_OK;
 }
 
-const gate_ops ocl_gate_ops = {
+const defer_ops ocl_defer_ops = {
     .event_size    = sizeof(ocl_event),
     .issue         = issue,
     .issue_plain   = issue_plain,

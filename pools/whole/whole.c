@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The pools `direct` and `whole`: each block is an area of its own.  `direct` takes it from the driver
- * when it is allocated, and returns it when it is freed.  `whole` keeps a freed block and reuses it as
- * a whole, never cut.
+/* The pools `direct` and `whole`: each block is an area of its own. `direct` takes it from the
+ * driver when it is allocated, and returns it when it is freed. `whole` keeps a freed block and
+ * reuses it as a whole, never cut.
  *
- * `whole` is for shared memory that a driver moves between host and device by whole allocations: two
- * blocks in one allocation would move together, and an access by the host would take away memory
- * that a kernel is using.  The core uses it there in place of pools that cut (heap/pool_create.c).
+ * `whole` is for shared memory that a driver moves between host and device by whole allocations:
+ * two blocks in one allocation would move together, and an access by the host would take away
+ * memory that a kernel is using.  The core uses it there in place of pools that cut
+ * (heap/pool_create.c).
  *
  *     size     rounded up to a class (base/inline/classes.h, 4 KiB at least): an eighth of waste
  *     bins     one list for each class: free blocks, most recently freed first
@@ -13,11 +14,11 @@
  *
  *     live = sum of the sizes of allocated blocks      idle_bytes = sum over the blocks in the bins
  *
- * In `direct` nothing is ever idle.  In `whole` a request takes the first block of its class, or of one of the next two, whose address has the
- * requested alignment.  If there is none, an area is taken.  Before that, idle blocks beyond
- * `retain` bytes are returned, least recently freed first, about as much as the new area has.  If
- * memory is short, all of them are returned, and the block is requested in pages, not rounded up to
- * its class.
+ * In `direct` nothing is ever idle.  In `whole` a request takes the first block of its class, or of
+ * one of the next two, whose address has the requested alignment.  If there is none, an area is
+ * taken.  Before that, idle blocks beyond `retain` bytes are returned, least recently freed first,
+ * about as much as the new area has.  If memory is short, all of them are returned, and the block
+ * is requested in pages, not rounded up to its class.
  *
  * Memory beyond `retain` bytes that is idle for `retain_ms` is returned when blocks are freed, as
  * in the pool `slab`: `low` is the minimum of idle bytes since `window_ns`.
@@ -25,8 +26,8 @@
  * area->pool_data points to a block's record as long as the pool has the area.  The lock guards
  * whether the block is allocated, so that of two frees of one pointer the second is refused.
  *
- * Not here: the address map, limits and alignment, which are the core's.  Called by the core, through
- * the tables at the end. */
+ * Not here: the address map, limits and alignment, which are the core's.  Called by the core,
+ * through the tables at the end. */
 #include "whole.h"
 
 #include <base/inline/bits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The entries of the pools `direct` and `whole`: whole.c.  Called by src/usm.c, which lists the built-in
- * parts. */
+/* The entries of the pools `direct` and `whole`: whole.c.  Called by src/usm.c, which lists the
+ * built-in parts. */
 #ifndef USM_POOL_WHOLE_H
 #define USM_POOL_WHOLE_H
 

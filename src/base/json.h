@@ -2,9 +2,9 @@
 /* The writer of JSON: objects, arrays and values, to memory or to a file (base/out.h).
  *
  * It sees to commas, escapes, lines and nesting.  `key` is NULL for elements of arrays and for the
- * outermost value.  Texts of drivers need not be UTF-8: each byte that is part of no valid character
- * becomes U+FFFD, so that the output always parses.  Numbers are the same in every locale, but for
- * those of usm__json_real(), which only tools call.  Nothing is allocated. */
+ * outermost value.  Texts of drivers need not be UTF-8: each byte that is part of no valid
+ * character becomes U+FFFD, so that the output always parses.  Numbers are the same in every
+ * locale, but for those of usm__json_real(), which only tools call.  Nothing is allocated. */
 #ifndef USM_BASE_JSON_H
 #define USM_BASE_JSON_H
 

@@ -13,8 +13,8 @@
 void *usm__heap_alloc(size_t size);
 void *usm__heap_realloc(void *p, size_t size);
 void  usm__heap_free(void *p);
-/* Makes room for element n, of `each` bytes, of the list at *list (a pointer to any type), which has
- * room for *cap.  False: no memory, and nothing has changed. */
+/* Makes room for element n, of `each` bytes, of the list at *list (a pointer to any type), which
+ * has room for *cap.  False: no memory, and nothing has changed. */
 bool  usm__heap_room(void *list, size_t n, size_t *cap, size_t each);
 char *usm__heap_strdup(const char *text);
 

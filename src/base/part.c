@@ -82,7 +82,7 @@ DOWNWARDS(context_freed, (usm_context * ctx), (ctx))
 UPWARDS(queue_waiting, (usm_queue * q), (q))
 UPWARDS(queue_waited, (usm_queue * q, uint64_t position), (q, position))
 UPWARDS(queue_retired, (usm_queue * q), (q))
-UPWARDS(outside_settle, (void), ())
+UPWARDS(outside_drain, (void), ())
 SUM(out_of_memory, (usm_context * ctx, usm_device *dev, usm_kind kind, size_t size),
     (ctx, dev, kind, size))
 SUM(memory_starved, (usm_context * owner, size_t bytes), (owner, bytes))

@@ -39,7 +39,8 @@ typedef struct usm_part {
         void (*fn)(usm_fork_phase phase);
     } fork[USM__PART_FORKS_MAX];
 
-    /* The calling thread ends, or what it has of libusm is dropped: in reverse order of the parts. */
+    /* The calling thread ends, or what it has of libusm is dropped: in reverse order of the parts.
+     * */
     void (*thread_ended)(void);
 
     /* ---- contexts, in the order of the parts */
@@ -58,7 +59,7 @@ typedef struct usm_part {
     void (*queue_retired)(usm_queue *q); /* the last reference has gone; it has async data */
     /* An event that no command completes is awaited: returns when every command that took memory
      * before is in its queue (command/outside.h). */
-    void (*outside_settle)(void);
+    void (*outside_drain)(void);
 
     /* ---- memory */
     /* Memory of `kind` on `dev` cannot be had for ctx.  Frees about `size` bytes of it, or less,
@@ -96,7 +97,7 @@ void       usm__parts_context_freed(usm_context *ctx);
 void       usm__parts_queue_waiting(usm_queue *q);
 void       usm__parts_queue_waited(usm_queue *q, uint64_t position);
 void       usm__parts_queue_retired(usm_queue *q);
-void       usm__parts_outside_settle(void);
+void       usm__parts_outside_drain(void);
 /* The sum over all parts. */
 size_t usm__parts_out_of_memory(usm_context *ctx, usm_device *dev, usm_kind kind, size_t size);
 size_t usm__parts_memory_starved(usm_context *owner, size_t bytes);

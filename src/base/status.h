@@ -13,8 +13,8 @@
 void usm__note(usm_status status, const char *format, ...) USM_PRINTF(2, 3);
 void usm__note_v(usm_status status, const char *format, __builtin_va_list args) USM_PRINTF(2, 0);
 
-/* Checks that a struct of the caller's is there, and has at least the first `least` bytes.  Its first
- * member is struct_size, which `init`, the name of a macro, sets.
+/* Checks that a struct of the caller's is there, and has at least the first `least` bytes.  Its
+ * first member is struct_size, which `init`, the name of a macro, sets.
  *   USM_E_INVALID  it is NULL
  *   USM_E_ABI      it is smaller: of an older version, or struct_size was not set */
 usm_status usm__struct_check(const char *call, const char *what, const void *given, size_t least,

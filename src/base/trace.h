@@ -24,7 +24,8 @@ typedef enum usm__trace_call {
     USM__TRACE_UNMAP = 4
 } usm__trace_call;
 
-/* What the core calls of the rings: it is built without them where USM_PARTS leaves out `observe`. */
+/* What the core calls of the rings: it is built without them where USM_PARTS leaves out `observe`.
+ * */
 typedef struct usm__tracer {
     /* Writes everything recorded so far to the file; called by usm_shutdown() and at the end of the
      * process. */

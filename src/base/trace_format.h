@@ -84,10 +84,10 @@ typedef enum usm__trace_type {
 #define USM__EVENT_SPILL     16
 #define USM__EVENT_SPILL_END 32
 
-/* Types [WORK, WORK_END) are events of launches over teams: WORK + usm__trace_work_kind (trace_work.h).
- * extra: usm__ns_pack(); tag: id of the kernel; pool: id of the member; size: indices or bytes;
- * address: for a chunk its first index, for its parts how many ns before `time` they ended.  A
- * reader skips unknown ones as well. */
+/* Types [WORK, WORK_END) are events of launches over teams:  WORK + usm__trace_work_kind
+ * (trace_work.h). extra: usm__ns_pack(); tag: id of the kernel; pool: id of the member; size:
+ * indices or bytes; address: for a chunk its first index, for its parts how many ns before `time`
+ * they ended.  A reader skips unknown ones as well. */
 #define USM__EVENT_WORK     32
 #define USM__EVENT_WORK_END 48
 

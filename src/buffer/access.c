@@ -369,7 +369,7 @@ usm_status usm__buffer_read(usm_buffer *root, size_t begin, void *dst, size_t si
     return st;
 }
 
-usm_status usm__buffer_settle(usm_buffer *root, bool bring)
+usm_status usm__buffer_finalize(usm_buffer *root, bool bring)
 {
     size_t     piece = (size_t)1 << root->space->shift;
     usm_status st = USM_OK, first = USM_OK;

@@ -35,12 +35,12 @@ static usm_status check_unused(usm_buffer *root, const usm__track_order_entry *o
 
 static usm_status discard_range(usm_buffer *root, size_t begin, size_t size)
 {
-    usm__track  *t      = usm__track_of(root);
-    usm__places *places = usm_load_acquire(&t->places);
+    usm__track     *t         = usm__track_of(root);
+    usm__locations *locations = usm_load_acquire(&t->locations);
 
-    if (places) {
+    if (locations) {
         usm__mutex_lock(&t->lock);
-        usm__places_discard(places, begin - root->base, size);
+        usm__locations_discard(locations, begin - root->base, size);
         usm__mutex_unlock(&t->lock);
     }
     return root->space->is_foreign
@@ -182,7 +182,7 @@ static usm_status bring_home(usm_buffer *root)
     size_t      piece = (size_t)1 << root->space->shift;
     usm_status  st    = USM_OK;
 
-    if (!t || !usm_load_acquire(&t->places))
+    if (!t || !usm_load_acquire(&t->locations))
         return USM_OK;
     for (size_t at = 0; st == USM_OK && at < root->size; at += piece) {
         size_t           n    = root->size - at < piece ? root->size - at : piece;

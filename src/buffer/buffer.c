@@ -78,7 +78,7 @@ static usm_status write_back(usm_buffer *b)
         st = usm__buffer_read(b, b->base, dest, b->size);
     if (!(flags & USM__BUFFER_FOREIGN))
         return st;
-    settled = usm__buffer_settle(b, wants && !dest); /* from here on it is the user's again */
+    settled = usm__buffer_finalize(b, wants && !dest); /* from here on it is the user's again */
     return st == USM_OK ? settled : st;
 }
 
@@ -449,12 +449,12 @@ static void context_unused(usm_context *ctx)
 const usm_part usm__buffer_part = {.name                = "buffer",
                                    .fork                = {{USM__RANK_PLACING, usm__grant_fork},
                                                            {USM__RANK_BUFFER, usm__kept_fork},
-                                                           {USM__RANK_PLACES, usm__places_fork},
+                                                           {USM__RANK_PLACES, usm__locations_fork},
                                                            {USM__RANK_ORDER, fork_order}},
                                    .thread_ended        = usm__slot_thread_ended,
                                    .context_unused      = context_unused,
                                    .queue_waiting       = usm__grant_warn_of_own_access,
-                                   .outside_settle      = usm__grant_settle,
+                                   .outside_drain       = usm__grant_drain,
                                    .out_of_memory       = usm__buffers_give_back,
                                    .memory_starved      = usm__buffers_starved,
                                    .launch_over_buffers = usm__buffers_launch};

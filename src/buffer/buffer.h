@@ -3,11 +3,11 @@
  * part of one that small buffers share, or the user's memory.  A sub-buffer is a range of its
  * root's and has nothing else.
  *
- * The records of commands (track.h) and of device memory (places.h) are made when the first command
- * uses the buffer.  Most small buffers are never used by one: they are created, used and destroyed
- * without a lock of their own, a list, or an allocation except their slot.
+ * The records of commands (track.h) and of device memory (locations.h) are made when the first
+ * command uses the buffer.  Most small buffers are never used by one: they are created, used and
+ * destroyed without a lock of their own, a list, or an allocation except their slot.
  *
- * Offsets called `begin` and `end` are in the space; those in usm__places count from the root's
+ * Offsets called `begin` and `end` are in the space; those in usm__locations count from the root's
  * begin. */
 #ifndef USM_BUFFER_BUFFER_H
 #define USM_BUFFER_BUFFER_H
@@ -72,7 +72,7 @@ static inline void usm__buffer_written(usm_buffer *root)
 /* access.c: reads [begin, begin + size) of the root into dst, waiting for commands. */
 usm_status usm__buffer_read(usm_buffer *root, size_t begin, void *dst, size_t size);
 /* Waits for all commands, and copies everything to host memory if `bring`. */
-usm_status usm__buffer_settle(usm_buffer *root, bool bring);
+usm_status usm__buffer_finalize(usm_buffer *root, bool bring);
 
 /* Hooks of the part (base/part.h): pressure.c. */
 size_t usm__buffers_starved(usm_context *owner, size_t bytes);

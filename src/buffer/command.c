@@ -76,7 +76,7 @@ static void free_command(usm__command *c)
     if (c->kept)
         c->ops->drop(c->kept);
     usm_event_release(c->end);
-    usm_event_release(c->gate);
+    usm_event_release(c->deferral);
     usm_event_release(c->start);
     if (c->deps != c->first_deps)
         usm__heap_free(c->deps);
@@ -142,7 +142,7 @@ static usm__command *new_command(usm_queue *q, const usm__command_desc *d, bool 
     c->index       = q->index;
     c->queue       = q->serial;
     c->lane        = usm__queue_in_order(q) ? c->queue : 0;
-    c->is_in_place = d->task || usm__places_in_place(q);
+    c->is_in_place = d->task || usm__locations_in_place(q);
     c->wants_event = wants_event;
     usm_store_relaxed(&c->refs, 1u);
     usm_list_init(&c->in_line);
@@ -319,8 +319,8 @@ static void notify_user(usm__command *c, usm_status status, bool was_run)
                        was_run ? "" : ": ", was_run ? "" : usm_last_error());
         usm__context_error(c->ctx, status, message);
     }
-    if (c->gate)
-        (void)usm__event_end(c->gate, c->end ? USM_OK : status);
+    if (c->deferral)
+        (void)usm__event_end(c->deferral, c->end ? USM_OK : status);
 }
 
 void usm__command_finish(usm__command *c, usm_status status)
@@ -354,7 +354,7 @@ static void withdraw(usm__command *c)
 
 /* ---- directly into the queue ------------------------------------------------------------- */
 
-usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__places_events *after,
+usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__locations_events *after,
                                size_t ndeps, usm_event *const *deps)
 {
     usm_event  *first[DEPS_INLINE];
@@ -396,8 +396,8 @@ static void stop_taking(usm__command *c)
 static usm_status try_now(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
                           usm_event **ev)
 {
-    usm__places_events after = USM__EVENT_LIST_INIT;
-    usm_status         st    = usm__command_place(c, q, false, &after);
+    usm__locations_events after = USM__EVENT_LIST_INIT;
+    usm_status            st    = usm__command_place(c, q, false, &after);
 
     if (st == USM_OK) {
         st = usm__command_launch(c, q, &after, ndeps, deps);
@@ -406,7 +406,7 @@ static usm_status try_now(usm__command *c, usm_queue *q, size_t ndeps, usm_event
         else if (ev && usm_event_retain(c->event) == USM_OK)
             *ev = c->event;
     }
-    usm__places_events_fini(&after);
+    usm__locations_events_fini(&after);
     if (st != USM_OK)
         stop_taking(c);
     return st;
@@ -476,7 +476,7 @@ usm_status usm__command_submit(usm_queue *q, const usm__command_desc *d, size_t 
 
     for (size_t i = 0; st == USM_OK && i < d->n; i++)
         st = check_accessor(&d->accessors[i]);
-    if (st == USM_OK && !d->task && !usm__places_in_place(q))
+    if (st == USM_OK && !d->task && !usm__locations_in_place(q))
         st = usm__queue_probe(q); /* tests the device before bytes are copied to it */
     if (st == USM_OK && ndeps && !deps)
         st = usm__fail(USM_E_INVALID, "%zu dependencies, but the array is NULL", ndeps);

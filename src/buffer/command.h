@@ -108,9 +108,9 @@ typedef struct usm__command {
     size_t     ndeps, nexpected, cap; /* events of the commands before it: had, to come, capacity */
     usm_event **deps;
     /* if deferred; else NULL */
-    void      *kept; /* a copy of the caller's work                                         */
-    usm_event *end;  /* the user's event; NULL: not wanted                        */
-    usm_event *gate; /* keeps back later commands of the queue until it completes */
+    void      *kept;     /* a copy of the caller's work                                         */
+    usm_event *end;      /* the user's event; NULL: not wanted                        */
+    usm_event *deferral; /* keeps back later commands of the queue until it completes */
     usm_event *start;
     usm_queue *own; /* borrowed queue of the context                                          */
     size_t     nuses;
@@ -176,13 +176,13 @@ usm_status usm__command_check_fits(const usm__command *c, const usm_queue *q);
 /* Takes pins and extents for all uses on q, or none.  may_wait false: USM_E_AGAIN instead of
  * waiting. */
 usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait,
-                              usm__places_events *after);
+                              usm__locations_events *after);
 /* The same, repeated whenever other commands have released memory. */
-usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__places_events *after);
+usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__locations_events *after);
 void       usm__command_unplace(usm__command *c);
 /* Queues the work on q, after its dependencies, `after` and `deps`.  When it is launched the caller
  * must call usm__command_watch(), without a lock. */
-usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__places_events *after,
+usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__locations_events *after,
                                size_t ndeps, usm_event *const *deps);
 void       usm__command_watch(usm__command *c);
 /* The command ended with that status: releases what it holds and notifies those who wait.  Only the

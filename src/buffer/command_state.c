@@ -22,10 +22,10 @@
  *            +------------------------+----------------+---------------------------+--> DONE
  *
  * TAKING, DEFERRING, POSTING and EXPECTED are the states in which it is "coming" (enter.c),
- * BLOCKED to REACHED those in which it is in the line (grant.c).  GRANTED may be reached from READY and ARMED
- * by the first in the line alone.  A command with an edge for a later one to wait for its end is
- * WATCHED at once.  POSTING to DONE: the thread that runs the task was faster than its submitter.
- * POSTING to NEW: the queue did not take it, and it goes the usual way.
+ * BLOCKED to REACHED those in which it is in the line (grant.c).  GRANTED may be reached from READY
+ * and ARMED by the first in the line alone.  A command with an edge for a later one to wait for its
+ * end is WATCHED at once.  POSTING to DONE: the thread that runs the task was faster than its
+ * submitter.  POSTING to NEW: the queue did not take it, and it goes the usual way.
  *
  * All states change under the lock of track.c, but POSTED, which the hit path of tasks sets. */
 #include "buffer/command.h"
@@ -63,7 +63,7 @@ bool usm__command_is_valid(const usm__command *c, usm__command_state from, usm__
     bool is_over     = to >= USM__COMMAND_DONE;
 
     return (allowed[from] >> to & 1) && !usm_list_is_empty(&c->in_line) == is_in_line &&
-           (!(is_in_line || to == USM__COMMAND_GRANTED) || (c->kept && c->gate && c->start)) &&
+           (!(is_in_line || to == USM__COMMAND_GRANTED) || (c->kept && c->deferral && c->start)) &&
            (!is_posted || (c->is_native && c->lane != 0 && !c->wants_event && !c->kept)) &&
            (to == USM__COMMAND_DONE || is_launched == (c->event != NULL)) &&
            (!is_over || (!c->on_launch && !c->on_done));

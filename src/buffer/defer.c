@@ -17,8 +17,8 @@
 
 usm_status usm__command_launch_deferred(usm__command *c)
 {
-    usm__places_events after = USM__EVENT_LIST_INIT;
-    usm_status         st    = USM_OK;
+    usm__locations_events after = USM__EVENT_LIST_INIT;
+    usm_status            st    = USM_OK;
 
     if (c->preceded != USM_OK)
         return usm__fail(USM_E_DEPENDENCY, "a command that it depends on failed");
@@ -28,7 +28,7 @@ usm_status usm__command_launch_deferred(usm__command *c)
     st = usm__command_place_waiting(c, c->own, &after);
     if (st == USM_OK)
         st = usm__command_launch(c, c->own, &after, 1, &c->start);
-    usm__places_events_fini(&after);
+    usm__locations_events_fini(&after);
     return st;
 }
 
@@ -54,12 +54,12 @@ static void set_own(usm_event *ev)
 /* The events of a deferred command: the user's, and the gate. */
 static usm_status make_events(usm__command *c)
 {
-    usm_status st = usm_event_create(c->ctx, &c->gate);
+    usm_status st = usm_event_create(c->ctx, &c->deferral);
 
     if (st == USM_OK && c->wants_event)
         st = usm_event_create(c->ctx, &c->end);
     if (st == USM_OK)
-        set_own(c->gate);
+        set_own(c->deferral);
     if (c->end)
         set_own(c->end);
     return st;
@@ -73,7 +73,7 @@ static usm_status hold(usm__command *c, usm_queue *q, size_t ndeps, usm_event *c
 
     if (!start)
         return USM_E_NO_MEMORY;
-    st = usm__queue_hold(q, c->gate->native, ndeps, deps, &native);
+    st = usm__queue_hold(q, c->deferral->native, ndeps, deps, &native);
     if (st != USM_OK) {
         usm__event_discard(start);
         return st;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Extents: runs of device memory, their lists and counts, and how a new one gets its memory when
- * the device is full.  extent_evict.c evicts them, places_copy.c copies.  Called by these and
- * places.c. */
+ * the device is full.  extent_evict.c evicts them, locations_copy.c copies.  Called by these and
+ * locations.c. */
 #include "buffer/extent.h"
 
 #include "base/fork.h"
@@ -56,7 +56,7 @@ void usm__extents_changed(void)
     (void)pthread_cond_broadcast(&all.changed);
 }
 
-void usm__places_fork(usm_fork_phase phase)
+void usm__locations_fork(usm_fork_phase phase)
 {
     usm__mutex_fork(&all.lock, phase);
     if (phase != USM_FORK_CHILD)
@@ -77,7 +77,7 @@ usm__memory *usm__memory_find(const usm_device *dev)
     return m;
 }
 
-size_t usm__places_devices(usm_device **list, size_t cap)
+size_t usm__locations_devices(usm_device **list, size_t cap)
 {
     size_t n = 0;
 
@@ -107,7 +107,7 @@ usm__memory *usm__memory_of(usm_device *dev)
     return m;
 }
 
-uint64_t usm__places_device_bytes(void)
+uint64_t usm__locations_device_bytes(void)
 {
     return usm_load_relaxed(&all.bytes);
 }
@@ -141,7 +141,7 @@ static size_t valid_in(const usm__extent *e, size_t start, size_t end)
     return sum;
 }
 
-usm__extent *usm__extent_find(usm__places *p, const usm_queue *q, size_t start, size_t end)
+usm__extent *usm__extent_find(usm__locations *p, const usm_queue *q, size_t start, size_t end)
 {
     usm__extent *best = NULL;
     size_t       most = 0;
@@ -161,7 +161,7 @@ usm__extent *usm__extent_find(usm__places *p, const usm_queue *q, size_t start, 
     return best;
 }
 
-bool usm__places_are_leaving(const usm__places *p, size_t start, size_t end)
+bool usm__locations_are_leaving(const usm__locations *p, size_t start, size_t end)
 {
     USM_LIST_FOREACH (it, &p->extents) {
         const usm__extent *e = usm_container_of(it, usm__extent, link);
@@ -172,9 +172,9 @@ bool usm__places_are_leaving(const usm__places *p, size_t start, size_t end)
     return false;
 }
 
-usm_status usm__places_settle(const usm__places *p, size_t start, size_t end, bool may_wait)
+usm_status usm__locations_settle(const usm__locations *p, size_t start, size_t end, bool may_wait)
 {
-    while (usm__places_are_leaving(p, start, end)) {
+    while (usm__locations_are_leaving(p, start, end)) {
         if (!may_wait)
             return usm__fail(USM_E_AGAIN,
                              "a part of \"%s\" is being evicted from a device's memory",
@@ -224,7 +224,7 @@ static bool has_all_of(const usm__extent *more, const usm__extent *e)
 
 bool usm__extent_is_covered(const usm__extent *e)
 {
-    USM_LIST_FOREACH (it, &e->places->extents) {
+    USM_LIST_FOREACH (it, &e->locations->extents) {
         const usm__extent *other = usm_container_of(it, usm__extent, link);
 
         if (other != e && !other->is_leaving && !other->is_surplus && other->ctx == e->ctx &&
@@ -281,7 +281,7 @@ void usm__extent_free(usm__extent *e)
 
 /* ---- memory for an extent -------------------------------------------------------- */
 
-unsigned usm__extent_own_uses(const usm__places_want *want, const usm__extent *e)
+unsigned usm__extent_own_uses(const usm__locations_want *want, const usm__extent *e)
 {
     unsigned n = 0;
 
@@ -291,7 +291,7 @@ unsigned usm__extent_own_uses(const usm__places_want *want, const usm__extent *e
 }
 
 /* Whether other commands use it; copies of the command's own extents end by themselves. */
-static bool is_others(const usm__places_want *want, const usm__extent *e)
+static bool is_others(const usm__locations_want *want, const usm__extent *e)
 {
     unsigned own = usm__extent_own_uses(want, e);
 
@@ -312,9 +312,9 @@ static void add_holder(holders *h, const usm__extent *e)
     h->n++;
     if (h->n > 4)
         return;
-    len =
-        snprintf(h->text + h->len, sizeof h->text - h->len, "%s%s of \"%s\"", h->n > 1 ? ", " : "",
-                 usm__format_bytes(e->end - e->start, size, sizeof size), e->places->space->name);
+    len = snprintf(h->text + h->len, sizeof h->text - h->len, "%s%s of \"%s\"",
+                   h->n > 1 ? ", " : "", usm__format_bytes(e->end - e->start, size, sizeof size),
+                   e->locations->space->name);
     if (len > 0)
         h->len = usm_min_size(h->len + (size_t)len, sizeof h->text - 1);
 }
@@ -323,21 +323,21 @@ static void add_holder(holders *h, const usm__extent *e)
  * them. */
 static size_t frames_share(const usm_queue *q)
 {
-    return (size_t)(usm__account_buffer_limit(q->ctx) / 8);
+    return (size_t)(usm__quota_buffer_limit(q->ctx) / 8);
 }
 
 /* Whether frames of the engine hold the memory at this moment, so that a wait may help. */
-static bool is_kept_by_frames(const usm__memory *m, const usm__places *p,
-                              const usm__places_want *want)
+static bool is_kept_by_frames(const usm__memory *m, const usm__locations *p,
+                              const usm__locations_want *want)
 {
-    return want->may_wait && usm__account_is_host_memory(m->dev) &&
+    return want->may_wait && usm__quota_is_host_memory(m->dev) &&
            usm__spill_in_memory(p->space->spill) > frames_share(want->q);
 }
 
 /* Fails with what is in the way, once nothing more can be evicted.  `why`: the error message of the
  * allocation, or of the eviction that failed. */
-static usm_status no_room(const usm__memory *m, const usm__places *p, const usm__places_want *want,
-                          const usm__message *why)
+static usm_status no_room(const usm__memory *m, const usm__locations *p,
+                          const usm__locations_want *want, const usm__message *why)
 {
     holders others = {.len = 0}, own = {.len = 0};
     bool    has_unused = false; /* extents that would have to be copied away                */
@@ -378,13 +378,13 @@ static usm_status no_room(const usm__memory *m, const usm__places *p, const usm_
 typedef enum way { WAY_CLEAN, WAY_REST } way;
 
 typedef struct search {
-    usm__memory            *memory;
-    usm__places            *places;
-    const usm__places_want *want;
-    way                     way;           /* the next to try              */
-    bool                    is_over_share; /* taking frames would not help */
-    bool                    have_pools_given;
-    usm__message            why;
+    usm__memory               *memory;
+    usm__locations            *locations;
+    const usm__locations_want *want;
+    way                        way;           /* the next to try              */
+    bool                       is_over_share; /* taking frames would not help */
+    bool                       have_pools_given;
+    usm__message               why;
 } search;
 
 /* Evicts extents until so many bytes are free, or at least one was evicted; false: none could
@@ -408,13 +408,13 @@ static bool take_frames(const search *s)
 {
     const usm_queue *q = s->want->q;
 
-    return !s->is_over_share && usm__account_lacks_host(q->ctx, q->index, USM_DEVICE) &&
-           usm__spill_give_back(s->places->space->spill, s->want->size, frames_share(q)) > 0;
+    return !s->is_over_share && usm__quota_lacks_host(q->ctx, q->index, USM_DEVICE) &&
+           usm__spill_give_back(s->locations->space->spill, s->want->size, frames_share(q)) > 0;
 }
 
 /* Waits for copies to and from extents of the same command: the frames that they pin can be evicted
  * when they have ended.  False: there are none. */
-static bool await_own_copy(const usm__places_want *want)
+static bool await_own_copy(const usm__locations_want *want)
 {
     usm__copying *t = NULL;
 
@@ -432,7 +432,7 @@ static bool await_own_copy(const usm__places_want *want)
 static bool pools_gave(search *s, const usm_pool *pool)
 {
     usm_device             *dev    = s->want->q->dev;
-    const usm__pools_memory memory = {dev, usm__account_is_host_memory(dev), NULL};
+    const usm__pools_memory memory = {dev, usm__quota_is_host_memory(dev), NULL};
 
     if (s->have_pools_given || s->is_over_share)
         return false;
@@ -459,15 +459,14 @@ static bool is_full(usm_status st)
 
 static bool share_a_limit(const usm_context *a, const usm_context *b)
 {
-    return a == b || (!usm__account_is_own(a) && !usm__account_is_own(b));
+    return a == b || (!usm__quota_is_own(a) && !usm__quota_is_own(b));
 }
 
 /* Where the device's memory is the host's, frames keep a quarter of the limit: bytes on their way
  * from and to host memory pass through them. */
 uint64_t usm__extents_most(const usm_queue *q)
 {
-    return usm__account_is_host_memory(q->dev) ? usm__account_buffer_limit(q->ctx) / 4 * 3
-                                               : UINT64_MAX;
+    return usm__quota_is_host_memory(q->dev) ? usm__quota_buffer_limit(q->ctx) / 4 * 3 : UINT64_MAX;
 }
 
 static usm_status check_share(const search *s)
@@ -491,14 +490,14 @@ static usm_status check_share(const search *s)
                      s->memory->dev->term, (unsigned long long)most);
 }
 
-static usm_status take_memory(usm__memory *m, usm__places *p, const usm__places_want *want,
+static usm_status take_memory(usm__memory *m, usm__locations *p, const usm__locations_want *want,
                               void **at)
 {
     const usm_queue *q = want->q;
     usm_kind         kind =
         usm_device_has(q->dev, USM_ASPECT_USM_DEVICE_ALLOCATIONS) ? USM_DEVICE : USM_SHARED;
     usm_pool  *pool = usm__pool_of(q->ctx, q->index, kind);
-    search     s    = {.memory = m, .places = p, .want = want};
+    search     s    = {.memory = m, .locations = p, .want = want};
     usm_status st;
 
     if (!pool)
@@ -515,7 +514,7 @@ static usm_status take_memory(usm__memory *m, usm__places *p, const usm__places_
     return no_room(m, p, want, &s.why);
 }
 
-static usm__extent *new_extent(usm__places *p, usm__memory *m, const usm__places_want *want)
+static usm__extent *new_extent(usm__locations *p, usm__memory *m, const usm__locations_want *want)
 {
     usm__extent *e = usm__heap_alloc(sizeof *e);
 
@@ -523,20 +522,20 @@ static usm__extent *new_extent(usm__places *p, usm__memory *m, const usm__places
         (void)usm__fail(USM_E_NO_MEMORY, "no host memory to describe an extent");
         return NULL;
     }
-    e->places   = p;
-    e->memory   = m;
-    e->ctx      = want->q->ctx;
-    e->index    = want->q->index;
-    e->start    = want->offset;
-    e->end      = want->offset + want->size;
-    e->commands = 1;
+    e->locations = p;
+    e->memory    = m;
+    e->ctx       = want->q->ctx;
+    e->index     = want->q->index;
+    e->start     = want->offset;
+    e->end       = want->offset + want->size;
+    e->commands  = 1;
     usm_list_init(&e->link);
     usm_list_init(&e->lru);
     usm__valid_init(&e->holding.valid);
     return e;
 }
 
-usm_status usm__extent_make(usm__places *p, const usm__places_want *want, usm__extent **out)
+usm_status usm__extent_make(usm__locations *p, const usm__locations_want *want, usm__extent **out)
 {
     usm__memory *m  = usm__memory_of(want->q->dev);
     usm__extent *e  = m ? new_extent(p, m, want) : NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Extents, copies and the lock over both: shared by places.c, places_copy.c, extent.c and
+/* Extents, copies and the lock over both: shared by locations.c, locations_copy.c, extent.c and
  * extent_evict.c.  No other file includes it, except their tests.
  *
- *     usm__places   a buffer: what is valid in host memory, its extents, its copies under way
+ *     usm__locations   a buffer: what is valid in host memory, its extents, its copies under way
  *     usm__extent   a run of device memory that covers a range of it
  *     usm__copying  a copy between two of these locations that has not ended
  *     usm__memory   a device's memory: the extents of all buffers, least recently used first
@@ -17,7 +17,7 @@
 #define USM_BUFFER_EXTENT_H
 
 #include "base/inline/list.h"
-#include "buffer/places.h"
+#include "buffer/locations.h"
 #include "buffer/valid.h"
 
 typedef struct usm__memory usm__memory;
@@ -30,14 +30,14 @@ typedef struct usm__holding {
 
 struct usm__extent {
     /* fixed after create */
-    usm__places *places;
-    usm__memory *memory;
-    usm_context *ctx; /* counted by users                                                   */
-    size_t       index;
-    char        *at; /* device address of byte `start`                                    */
-    size_t       start, end;
+    usm__locations *locations;
+    usm__memory    *memory;
+    usm_context    *ctx; /* counted by users                                                   */
+    size_t          index;
+    char           *at; /* device address of byte `start`                                    */
+    size_t          start, end;
     /* guarded by usm__extents_lock() */
-    usm_list     link; /* in places->extents                                              */
+    usm_list     link; /* in locations->extents                                              */
     usm_list     lru;  /* in memory->extents                                              */
     usm__holding holding;
     unsigned     commands, copies; /* number of those that use it                          */
@@ -46,7 +46,7 @@ struct usm__extent {
     bool         is_surplus; /* another extent covers it: it is freed after its last use */
 };
 
-struct usm__places {
+struct usm__locations {
     /* fixed after create */
     usm__space *space;
     size_t      base, size;
@@ -59,16 +59,16 @@ struct usm__places {
 typedef struct usm__copying {
     usm__completion c;
     /* fixed after create */
-    usm__places *places;
-    usm_event   *ev;        /* counted                                   */
-    usm__extent *from, *to; /* counted by copies; from NULL: host memory */
-    size_t       start, end;
-    bool         is_pinned; /* the host blocks                                            */
-    bool         is_behind; /* it waits for a command, itself or through copies before it */
+    usm__locations *locations;
+    usm_event      *ev;        /* counted                                   */
+    usm__extent    *from, *to; /* counted by copies; from NULL: host memory */
+    size_t          start, end;
+    bool            is_pinned; /* the host blocks                                            */
+    bool            is_behind; /* it waits for a command, itself or through copies before it */
     /* guarded by usm__extents_lock() */
     usm_list link;
     unsigned refs;          /* its completion, and the threads that wait for it */
-    uint64_t seen;          /* used by usm__places_reap()                       */
+    uint64_t seen;          /* used by usm__locations_reap()                       */
     bool     is_superseded; /* its source turned out to be invalid              */
 } usm__copying;
 
@@ -104,16 +104,16 @@ static inline bool usm__extent_is_used(const usm__extent *e)
     return e->commands + e->copies > 0;
 }
 
-bool usm__places_are_leaving(const usm__places *p, size_t start, size_t end);
+bool usm__locations_are_leaving(const usm__locations *p, size_t start, size_t end);
 /* Waits until no extent that overlaps the range is being evicted, so that the validity of its bytes
  * can be relied on until the lock is released; afterwards it must be called again.  It releases the
  * lock meanwhile.
  *
  *     USM_E_AGAIN  it would have to wait, and may_wait is false */
-usm_status usm__places_settle(const usm__places *p, size_t start, size_t end, bool may_wait);
+usm_status usm__locations_settle(const usm__locations *p, size_t start, size_t end, bool may_wait);
 /* The extent on the queue's device that covers the range, is not being evicted, and has most of the
  * range valid. */
-usm__extent *usm__extent_find(usm__places *p, const usm_queue *q, size_t start, size_t end);
+usm__extent *usm__extent_find(usm__locations *p, const usm_queue *q, size_t start, size_t end);
 void         usm__extent_touch(usm__extent *e);
 /* Removes it from all lists; the caller then calls usm__extent_free(), without the lock. */
 void usm__extent_unlink(usm__extent *e);
@@ -126,13 +126,13 @@ bool usm__extent_is_covered(const usm__extent *e);
 void usm__extent_drop_command(usm__extent *e);
 void usm__extent_drop_copy(usm__extent *e);
 /* How many of its uses belong to the current command, by want->held. */
-unsigned usm__extent_own_uses(const usm__places_want *want, const usm__extent *e);
+unsigned usm__extent_own_uses(const usm__locations_want *want, const usm__extent *e);
 /* Reserves room for one change now, besides those pending; false: no memory. */
 bool usm__holding_reserve(usm__holding *h);
 
 /* Without the lock. --------------------------------------------------------------------- */
 /* Allocates memory and a descriptor for [start, end), counted by one command and in all lists. */
-usm_status usm__extent_make(usm__places *p, const usm__places_want *want, usm__extent **out);
+usm_status usm__extent_make(usm__locations *p, const usm__locations_want *want, usm__extent **out);
 void       usm__extent_free(usm__extent *e);
 
 /* ---- extent_evict.c ---------------------------------------------------------------- */
@@ -149,9 +149,9 @@ usm_status usm__extent_evict(usm__memory *m, const usm__evict_rule *rule, size_t
  * back, and its rank among the least recently used.  A pure function. */
 uint64_t usm__extent_cost(size_t only_there, size_t elsewhere_too, size_t size, size_t age_rank);
 
-/* ---- places_copy.c ------------------------------------------------------------------ */
+/* ---- locations_copy.c ------------------------------------------------------------------ */
 
-static inline void *usm__places_host(const usm__places *p, size_t offset)
+static inline void *usm__locations_host(const usm__locations *p, size_t offset)
 {
     return p->space->base + p->base + offset;
 }
@@ -159,20 +159,22 @@ static inline void *usm__places_host(const usm__places *p, size_t offset)
 /* Pins the start of [piece->start, piece->end) in host memory, and shortens the piece to that: a
  * range that does not fit at once is pinned in parts.   is_leaving: for a copy away from a device.
  * USM_E_AGAIN  others hold all of the memory */
-usm_status usm__places_pin(const usm__places *p, usm__interval *piece, usm_access_mode mode,
-                           bool is_leaving);
-void usm__places_unpin(const usm__places *p, const usm__interval *piece, usm_access_mode mode);
+usm_status usm__locations_pin(const usm__locations *p, usm__interval *piece, usm_access_mode mode,
+                              bool is_leaving);
+void       usm__locations_unpin(const usm__locations *p, const usm__interval *piece,
+                                usm_access_mode mode);
 /* Copies from device to host on the context's own queue, and waits.  The caller has pinned the
  * piece. */
-usm_status usm__places_fetch(const usm__extent *from, const usm__interval *piece);
+usm_status usm__locations_fetch(const usm__extent *from, const usm__interval *piece);
 /* Copies the bytes of the wanted range that `e` lacks and other locations have to `e`. */
-usm_status usm__places_bring(usm__places *p, const usm__places_want *want, usm__extent *e);
+usm_status usm__locations_bring(usm__locations *p, const usm__locations_want *want, usm__extent *e);
 /* A copy under way to or from e; NULL.  Lock held. */
 usm__copying *usm__extent_copying(const usm__extent *e);
 /* Ends the copies that have completed without a notification so far.  Called without the lock. */
-void usm__places_reap(usm__memory *m);
+void usm__locations_reap(usm__memory *m);
 /* Whether bytes are still missing, because a copy failed meanwhile.  Lock held. */
-bool usm__places_lacks(const usm__places *p, const usm__places_want *want, const usm__extent *e);
+bool usm__locations_lacks(const usm__locations *p, const usm__locations_want *want,
+                          const usm__extent *e);
 /* Counts the caller, who then calls usm__copying_await(); t may be NULL.  Lock held. */
 usm__copying *usm__copying_hold(usm__copying *t);
 /* Waits until the copy has ended and its outcome is recorded; ends the count of the caller.  Called
@@ -181,7 +183,7 @@ void usm__copying_await(usm__copying *t);
 void usm__copying_free(usm__copying *t);
 /* The next piece of [from, to) that is valid in some extent (not being evicted, not `but`) and not
  * in `lacking`; lock held. */
-usm__extent *usm__places_source(const usm__places *p, const usm__valid *lacking,
-                                const usm__extent *but, usm__interval *piece);
+usm__extent *usm__locations_source(const usm__locations *p, const usm__valid *lacking,
+                                   const usm__extent *but, usm__interval *piece);
 
 #endif

@@ -31,7 +31,7 @@ uint64_t usm__extent_cost(size_t only_there, size_t elsewhere_too, size_t size, 
 /* The next piece from `at` on that is valid in e alone. */
 static bool next_only_there(const usm__extent *e, size_t at, usm__interval *piece)
 {
-    const usm__places *p = e->places;
+    const usm__locations *p = e->locations;
 
     while (usm__valid_next(&e->holding.valid, at, e->end, piece)) {
         usm__interval gap;
@@ -106,13 +106,13 @@ static usm__extent *choose(const usm__memory *m, const usm__evict_rule *rule)
 
 static usm_status save_piece(const usm__extent *e, usm__interval *piece)
 {
-    usm__places *p  = e->places;
-    usm_status   st = usm__places_pin(p, piece, USM_WRITE_NO_INIT, true);
+    usm__locations *p  = e->locations;
+    usm_status      st = usm__locations_pin(p, piece, USM_WRITE_NO_INIT, true);
 
     if (st != USM_OK)
         return st;
-    st = usm__places_fetch(e, piece);
-    usm__places_unpin(p, piece, USM_WRITE_NO_INIT);
+    st = usm__locations_fetch(e, piece);
+    usm__locations_unpin(p, piece, USM_WRITE_NO_INIT);
     return st;
 }
 
@@ -132,7 +132,7 @@ static usm_status save_alone(const usm__extent *e, usm__interval *piece)
 }
 
 /* Lock held. */
-static usm_status enter_saved(usm__places *p, const usm__interval *piece)
+static usm_status enter_saved(usm__locations *p, const usm__interval *piece)
 {
     if (!usm__holding_reserve(&p->host))
         return usm__fail(USM_E_NO_MEMORY, "no host memory to record which bytes are valid");
@@ -165,21 +165,21 @@ usm_status usm__extent_evict(usm__memory *m, const usm__evict_rule *rule, size_t
     usm_status    st = USM_OK;
 
     *freed = 0;
-    usm__places_reap(m);
+    usm__locations_reap(m);
     usm__extents_lock();
     e = choose(m, rule);
     if (!e) {
         usm__extents_unlock();
         return USM_OK;
     }
-    spill         = e->places->space->spill; /* the buffer may be freed once its extent is */
+    spill         = e->locations->space->spill; /* the buffer may be freed once its extent is */
     e->is_leaving = true;
     for (size_t at = e->start; st == USM_OK && next_only_there(e, at, &piece); at = piece.end) {
         usm__extents_unlock();
         st = save_alone(e, &piece);
         usm__extents_lock();
         if (st == USM_OK)
-            st = enter_saved(e->places, &piece);
+            st = enter_saved(e->locations, &piece);
     }
     e->is_leaving = false;
     if (st == USM_OK)

@@ -40,7 +40,7 @@
  * releases goes to the first command in the line that does not depend on the outside.  A command
  * that depends on the outside holds no memory, and by case 2 delays only commands that wait for it.
  * A thread that evicts data to get memory, be it a task that allocates, waits only for the
- * context's own queue, in which nothing waits for a command (places_copy.c).
+ * context's own queue, in which nothing waits for a command (locations_copy.c).
  *
  * Not covered: a task of the program that waits, inside, for a command submitted after it; and
  * commands that the owner of a native queue puts into it. */
@@ -110,7 +110,7 @@ static void await_placed(void)
     (void)atomic_fetch_sub(&count.awaiting, 1);
 }
 
-void usm__grant_settle(void)
+void usm__grant_drain(void)
 {
     if (atomic_load(&count.taking) == 0)
         return;

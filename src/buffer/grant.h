@@ -45,7 +45,7 @@ uint64_t usm__grant_moves(void);
 /* Hooks of the part: a thread is about to wait for q, perhaps behind an access of its own; returns
  * when commands that take memory are in their queues. */
 void usm__grant_warn_of_own_access(usm_queue *q);
-void usm__grant_settle(void);
+void usm__grant_drain(void);
 void usm__grant_fork(usm_fork_phase phase);
 
 #endif

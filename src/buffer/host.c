@@ -175,7 +175,7 @@ static size_t in_root(const usm__open *o)
 /* Bytes that only devices have are copied into the blocks, which are therefore pinned for writing.
  * They are not discarded first, even for NO_INIT: until the copy has ended the access may fail, and
  * then nothing must be lost. */
-static void look_at_places(usm__open *o)
+static void look_at_locations(usm__open *o)
 {
     const usm__track_order_entry *e = &o->host.entry;
 
@@ -184,9 +184,9 @@ static void look_at_places(usm__open *o)
         o->pin.mode = (usm_access_mode)((o->pin.mode & ~(unsigned)USM_NO_INIT) | USM_WRITE);
 }
 
-static usm_status check_places(usm__open *o)
+static usm_status check_locations(usm__open *o)
 {
-    look_at_places(o);
+    look_at_locations(o);
     if (!o->is_newest && (o->host.entry.mode & USM_NO_WAIT))
         return usm__fail(USM_E_AGAIN, "the newest content is on a device");
     return USM_OK;
@@ -200,8 +200,8 @@ static usm_status bring(usm__open *o)
     if (o->is_newest)
         return USM_OK;
     usm__mutex_lock(&t->lock);
-    st = usm__places_to_host(usm_load_acquire(&t->places), in_root(o), o->pin.size,
-                             o->host.entry.mode);
+    st = usm__locations_to_host(usm_load_acquire(&t->locations), in_root(o), o->pin.size,
+                                o->host.entry.mode);
     usm__mutex_unlock(&t->lock);
     return st;
 }
@@ -232,7 +232,7 @@ static usm_status fetch(size_t n, usm__open **opens)
     for (size_t i = 0; st == USM_OK && i < n; i++)
         st = take_failures(opens[i]);
     for (size_t i = 0; st == USM_OK && i < n; i++)
-        st = check_places(opens[i]);
+        st = check_locations(opens[i]);
     if (st == USM_OK)
         st = pin_all(n, opens);
     for (size_t i = 0; st == USM_OK && i < n; i++)

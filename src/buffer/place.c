@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Makes the bytes of a command accessible to its device: pins blocks in host memory, or gets runs
- * of device memory (places.h); for all accessors of the command, or for none.  Called by command.c
- * and defer.c. */
+ * of device memory (locations.h); for all accessors of the command, or for none.  Called by
+ * command.c and defer.c. */
 #include "base/inline/bits.h"
 #include "base/os.h"
 #include "base/settings.h"
@@ -87,7 +87,8 @@ static usm_status bring_to_host(const usm__command *c, usm__use *u)
     if (st != USM_OK)
         return st;
     usm__mutex_lock(&t->lock);
-    st = usm__places_to_host(usm_load_acquire(&t->places), in_root(u), size_of(u), u->entry.mode);
+    st = usm__locations_to_host(usm_load_acquire(&t->locations), in_root(u), size_of(u),
+                                u->entry.mode);
     usm__mutex_unlock(&t->lock);
     return st;
 }
@@ -151,19 +152,19 @@ static usm_status place_on_host(usm__command *c, bool may_wait, lists *l)
 
 /* ---- on a device ------------------------------------------------------------------------- */
 
-static usm_status places_of(usm__use *u, usm__places **places)
+static usm_status locations_of(usm__use *u, usm__locations **locations)
 {
     usm_buffer *root = u->root;
     usm__track *t    = usm__track_of(root);
     bool        has  = !(usm_load_relaxed(&root->flags) & USM__BUFFER_FRESH);
     usm_status  st   = USM_OK;
 
-    *places = usm_load_acquire(&t->places);
-    if (*places)
+    *locations = usm_load_acquire(&t->locations);
+    if (*locations)
         return USM_OK;
-    st = usm__places_create(root->space, root->base, root->size, has, places);
+    st = usm__locations_create(root->space, root->base, root->size, has, locations);
     if (st == USM_OK)
-        usm_store_release(&t->places, *places);
+        usm_store_release(&t->locations, *locations);
     return st;
 }
 
@@ -193,20 +194,20 @@ static bool grow(const usm__command *c, usm__use *hull)
 }
 
 static usm_status place_run(usm__command *c, usm__use *u, const usm__use *hull,
-                            usm__places_want *want, usm__places_events *after)
+                            usm__locations_want *want, usm__locations_events *after)
 {
-    usm__track  *t      = usm__track_of(u->root);
-    usm__places *places = NULL;
-    void        *ptr    = NULL;
-    usm_status   st;
+    usm__track     *t         = usm__track_of(u->root);
+    usm__locations *locations = NULL;
+    void           *ptr       = NULL;
+    usm_status      st;
 
     want->offset = in_root(hull);
     want->size   = size_of(hull);
     want->mode   = hull->entry.mode;
     usm__mutex_lock(&t->lock);
-    st = places_of(u, &places);
+    st = locations_of(u, &locations);
     if (st == USM_OK)
-        st = usm__places_to_device(places, want, &u->extent, &ptr, after);
+        st = usm__locations_to_device(locations, want, &u->extent, &ptr, after);
     usm__mutex_unlock(&t->lock);
     for (size_t i = 0; st == USM_OK && i < c->nuses; i++) {
         usm__use *v = &c->uses[i];
@@ -222,9 +223,9 @@ static usm_status place_run(usm__command *c, usm__use *u, const usm__use *hull,
 }
 
 static usm_status place_on_device(usm__command *c, usm_queue *q, bool may_wait, lists *l,
-                                  usm__places_events *after)
+                                  usm__locations_events *after)
 {
-    usm__places_want want = {
+    usm__locations_want want = {
         .q = q, .may_wait = may_wait, .ndeps = c->ndeps, .deps = c->deps, .held = l->held};
     usm_status st = USM_OK;
 
@@ -339,7 +340,7 @@ static bool is_memory(usm_status st)
 }
 
 usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait,
-                              usm__places_events *after)
+                              usm__locations_events *after)
 {
     lists      l;
     usm_status st = lists_init(&l, c->nuses);
@@ -353,7 +354,7 @@ usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait,
         st = USM_E_AGAIN; /* on a processor, blocks in memory may have to be stored first */
     if (st != USM_OK) {
         usm__command_unplace(c);
-        usm__places_events_fini(after);
+        usm__locations_events_fini(after);
     }
     return st;
 }
@@ -386,17 +387,17 @@ static bool wait_for_accesses(const usm__command *c, patience *p)
     return true;
 }
 
-usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__places_events *after)
+usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__locations_events *after)
 {
     patience p = {.seen = USM__SEEN_NOTHING};
 
     for (;;) {
         uint64_t   ended = usm__commands_ended();
-        uint64_t   turn  = c->is_in_place ? 0 : usm__places_turn(q);
+        uint64_t   turn  = c->is_in_place ? 0 : usm__locations_turn(q);
         usm_status st    = usm__command_place(c, q, true, after);
 
         if (st == USM_E_BUSY)
-            usm__places_await_memory(q, turn);
+            usm__locations_await_memory(q, turn);
         else if (!is_memory(st))
             return st;
         else if (!usm__commands_await_end(ended) &&

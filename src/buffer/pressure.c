@@ -4,7 +4,7 @@
  * then the kind that was asked for is freed first, and the other kind after it.  Also the reverse:
  * frames are needed, and extents of a processor hold the memory that the limit allows. */
 #include "buffer/buffer.h"
-#include "buffer/places.h"
+#include "buffer/locations.h"
 #include "buffer/slot.h"
 #include "heap/area.h"
 #include "heap/pool.h"
@@ -14,7 +14,7 @@
 /* Asks a device for memory, if its memory is the host's; returns how much it freed. */
 static size_t ask_device(usm_device *dev, size_t bytes)
 {
-    return usm__account_is_host_memory(dev) ? usm__places_give_back(NULL, dev, bytes) : 0;
+    return usm__quota_is_host_memory(dev) ? usm__locations_give_back(NULL, dev, bytes) : 0;
 }
 
 /* The eviction of an extent may need a frame for its bytes.  To get it, the thread must not evict
@@ -30,7 +30,7 @@ size_t usm__buffers_starved(usm_context *owner, size_t bytes)
         return 0;
     self->is_giving = true;
     given           = usm__pools_give_back(&host, NULL, bytes, true);
-    n               = usm__places_devices(list, DEVICES);
+    n               = usm__locations_devices(list, DEVICES);
     for (size_t i = 0; i < n && given < bytes; i++)
         given += ask_device(list[i], bytes - given);
     self->is_giving = false;
@@ -43,12 +43,12 @@ size_t usm__buffers_give_back(usm_context *ctx, usm_device *dev, usm_kind kind, 
     usm__spill *spill = usm__spill_there(ctx);
     size_t      given = 0, index = 0;
     bool        is_host = usm__context_device_index(ctx, dev, &index) == USM_OK &&
-                   usm__account_lacks_host(ctx, index, kind);
+                   usm__quota_lacks_host(ctx, index, kind);
 
     if (kind == USM_HOST && spill)
         given = usm__spill_give_back(spill, size, 0);
-    if (given < size && (kind != USM_HOST || usm__account_is_host_memory(dev)))
-        given += usm__places_give_back(ctx, dev, size - given);
+    if (given < size && (kind != USM_HOST || usm__quota_is_host_memory(dev)))
+        given += usm__locations_give_back(ctx, dev, size - given);
     if (kind != USM_HOST && is_host && spill && given < size)
         given += usm__spill_give_back(spill, size - given, 0);
     return given;

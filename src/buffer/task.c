@@ -108,7 +108,7 @@ const usm__work_ops usm__command_task_ops = {task_submit, task_keep, task_drop};
 bool usm__buffer_task_orders(const usm__command *before, const usm__command *c)
 {
     return c->is_native && before->is_native && c->lane != 0 && before->lane == c->lane &&
-           !before->gate && !before->has_failed;
+           !before->deferral && !before->has_failed;
 }
 
 static bool may_ride_over(const usm__command *c, const usm__use *u)
@@ -181,8 +181,8 @@ static usm_status put_into_queue(usm__command *c, usm_queue *q)
 
 usm_status usm__command_post(usm__command *c, usm_queue *q)
 {
-    usm__places_events after = USM__EVENT_LIST_INIT; /* stays empty: in place */
-    usm_status         st;
+    usm__locations_events after = USM__EVENT_LIST_INIT; /* stays empty: in place */
+    usm_status            st;
 
     if (!enter(c))
         return USM_E_AGAIN;

@@ -134,8 +134,8 @@ void usm__track_free(usm__track *t)
 {
     if (!t)
         return;
-    if (usm_load_acquire(&t->places))
-        usm__places_destroy(usm_load_acquire(&t->places));
+    if (usm_load_acquire(&t->locations))
+        usm__locations_destroy(usm_load_acquire(&t->locations));
     usm__mutex_fini(&t->lock);
     usm__heap_free(t->spare);
     usm__heap_free(t);
@@ -193,20 +193,20 @@ void usm__track_stop(usm_buffer *root)
 {
     usm__track *t = usm__track_of(root);
 
-    if (is_quiescent(t) && !usm_load_acquire(&t->places))
+    if (is_quiescent(t) && !usm_load_acquire(&t->locations))
         stop(root, t);
 }
 
 void usm__track_stop_placed(usm_buffer *root)
 {
-    usm__track  *t      = usm__track_of(root);
-    usm__places *places = t ? usm_load_acquire(&t->places) : NULL;
-    bool         is_on_host;
+    usm__track     *t         = usm__track_of(root);
+    usm__locations *locations = t ? usm_load_acquire(&t->locations) : NULL;
+    bool            is_on_host;
 
-    if (!places || !(usm_load_relaxed(&root->flags) & USM__BUFFER_TRACKED))
+    if (!locations || !(usm_load_relaxed(&root->flags) & USM__BUFFER_TRACKED))
         return;
-    usm__mutex_lock(&t->lock); /* so that no command changes `places` meanwhile    */
-    is_on_host = usm__places_is_on_host(places, 0, root->size, USM_READ_WRITE);
+    usm__mutex_lock(&t->lock); /* so that no command changes `locations` meanwhile    */
+    is_on_host = usm__locations_is_on_host(locations, 0, root->size, USM_READ_WRITE);
     usm__track_lock();
     if (is_on_host && is_quiescent(t))
         stop(root, t);
@@ -219,15 +219,16 @@ bool usm__track_is_on_host(usm_buffer *root, size_t begin, size_t end, usm_acces
     usm__track *t = usm__track_of(root);
     bool is_first = (mode & USM_WRITE) && (usm_load_relaxed(&root->flags) & USM__BUFFER_FRESH);
     bool is_on_host;
-    usm__places *places;
+    usm__locations *locations;
 
-    if (!is_first && !usm_load_acquire(&t->places))
+    if (!is_first && !usm_load_acquire(&t->locations))
         return true;
     usm__mutex_lock(&t->lock);
-    places = usm_load_acquire(&t->places);
-    if (!places && is_first)
+    locations = usm_load_acquire(&t->locations);
+    if (!locations && is_first)
         usm__buffer_written(root);
-    is_on_host = !places || usm__places_is_on_host(places, begin - root->base, end - begin, mode);
+    is_on_host =
+        !locations || usm__locations_is_on_host(locations, begin - root->base, end - begin, mode);
     usm__mutex_unlock(&t->lock);
     return is_on_host;
 }

@@ -16,8 +16,8 @@
 #define USM_BUFFER_TRACK_H
 
 #include "buffer/buffer.h"
+#include "buffer/locations.h"
 #include "buffer/order.h"
-#include "buffer/places.h"
 #include "buffer/slot.h"
 
 struct usm__access_entry;
@@ -30,9 +30,10 @@ typedef struct usm__track {
     bool is_complete;          /* all slots have been adopted since it is tracked                 */
     bool is_mixed;             /* an access from elsewhere has waited for a task without an event */
     struct usm__access_entry *spare; /* for the next slot that is adopted; NULL                 */
-    /* guards the records of `places`; taken before the lock of track.c */
-    usm__mutex             lock;
-    _Atomic(usm__places *) places; /* NULL: no device without access in place has used the buffer */
+    /* guards the records of `locations`; taken before the lock of track.c */
+    usm__mutex lock;
+    _Atomic(usm__locations *)
+        locations; /* NULL: no device without access in place has used the buffer */
 } usm__track;
 
 /* Notified when `waits` accesses have ended or were launched. */
@@ -87,8 +88,8 @@ void usm__track_stop_placed(usm_buffer *root);
 
 /* Whether the newest bytes of [begin, end) of the space are in host memory for an access in that
  * mode, which is in the order; no lock held.  A write makes the content of a fresh buffer worth
- * keeping.  The code that creates `places` checks for that under the same lock: so either it knows
- * of the write, or this function knows of `places`. */
+ * keeping.  The code that creates `locations` checks for that under the same lock: so either it
+ * knows of the write, or this function knows of `locations`. */
 bool usm__track_is_on_host(usm_buffer *root, size_t begin, size_t end, usm_access_mode mode);
 
 /* `who` waits for one more.  false: no memory. */

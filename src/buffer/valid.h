@@ -6,7 +6,7 @@
  *
  * A pure data structure: no lock, no knowledge of locations.  Adding or removing a range makes at
  * most one more interval, so it cannot fail if room for one was reserved before.  That is how
- * places.c changes several sets at once, or none.  Called by places.c, extent*.c. */
+ * locations.c changes several sets at once, or none.  Called by locations.c, extent*.c. */
 #ifndef USM_BUFFER_VALID_H
 #define USM_BUFFER_VALID_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Attaching to a job and leaving it: usm_mpi_attach(), usm_mpi_detach(), usm_mpi_finish(),
- * usm_mpi_app_comm(), usm_job_join(), usm_job_leave(), and the transport "mpi" of USM_SPILL, which is the module that
- * was attached.  choose.c chooses the module; messages.c sends through it.
+ * usm_mpi_app_comm(), usm_job_join(), usm_job_leave(), and the transport "mpi" of USM_SPILL, which
+ * is the module that was attached. choose.c chooses the module; messages.c sends through it.
  *
  * A process attaches once.  The registry keeps the table "mpi" after its first successful use, so
  * the table stays the module's even after the process has left: from then on open_tier() refuses to

@@ -430,8 +430,8 @@ usm_status usm_shared_buffer_get_stats(usm_shared_buffer *buf, usm_shared_buffer
     now.misses      = buf->machine.misses;
     now.invalidated = buf->machine.invalidated;
     for (uint64_t b = 0; b < now.blocks; b++) {
-        now.owned += buf->machine.local[b].hold >= USM__SHARED_OWNER;
-        now.copies += buf->machine.local[b].hold == USM__SHARED_COPY;
+        now.owned += buf->machine.local[b].hold >= USM__HOLD_OWNED;
+        now.copies += buf->machine.local[b].hold == USM__HOLD_SHARED;
     }
     usm__mutex_unlock(&buf->lock);
     now.received    = usm_load_relaxed(&buf->received);

@@ -375,7 +375,7 @@ static void take_report(usm__shared_machine *m, uint32_t from, const usm__shared
 
     if (!d || d->phase != REBUILD)
         return;
-    if (msg->mode >= USM__SHARED_OWNER)
+    if (msg->mode >= USM__HOLD_OWNED)
         d->owner = from;
     else
         d->peers[from].is_copy = true;

@@ -21,7 +21,7 @@ usm_status usm__shared_init(usm__shared_machine *m)
         return USM_E_NO_MEMORY;
     }
     for (uint64_t b = 0; b < m->blocks; b++)
-        m->local[b].hold = usm__shared_home(m, b) == m->self ? USM__SHARED_SOLE : USM__SHARED_NONE;
+        m->local[b].hold = usm__shared_home(m, b) == m->self ? USM__HOLD_EXCLUSIVE : USM__HOLD_NONE;
     return USM_OK;
 }
 
@@ -47,7 +47,7 @@ static bool permits(const usm__shared_local *l, usm_access_mode mode)
         return false;
     if (l->pending == USM__SHARED_SEND && (WRITES(mode) || (l->flags & USM__SHARED_GIVE)))
         return false;
-    return WRITES(mode) ? l->hold == USM__SHARED_SOLE : l->hold >= USM__SHARED_COPY;
+    return WRITES(mode) ? l->hold == USM__HOLD_EXCLUSIVE : l->hold >= USM__HOLD_SHARED;
 }
 
 static void enter(usm__shared_local *l, usm_access_mode mode)
@@ -130,7 +130,7 @@ usm_status usm__shared_begin(usm__shared_machine *m, uint64_t block, usm_access_
 {
     usm__shared_local *l = &m->local[block];
 
-    if (l->hold == USM__SHARED_GONE)
+    if (l->hold == USM__HOLD_GONE)
         return USM_E_PEER;
     if (permits(l, mode)) {
         m->hits += !l->is_ahead;
@@ -160,8 +160,8 @@ void usm__shared_want(usm__shared_machine *m, uint64_t block, usm_access_mode mo
 {
     usm__shared_local *l = &m->local[block];
 
-    if (l->hold == USM__SHARED_GONE || permits(l, mode) || l->first || l->asked || l->pending ||
-        l->is_giving || ((mode & USM_NO_INIT) && l->hold == USM__SHARED_NONE))
+    if (l->hold == USM__HOLD_GONE || permits(l, mode) || l->first || l->asked || l->pending ||
+        l->is_giving || ((mode & USM_NO_INIT) && l->hold == USM__HOLD_NONE))
         return;
     l->is_ahead = true;
     request(m, block, WRITES(mode) ? USM_WRITE : USM_READ);
@@ -190,7 +190,7 @@ void usm__shared_cancel(usm__shared_machine *m, uint64_t block, usm__shared_wait
 
 static void leave(usm__shared_machine *m, uint64_t block)
 {
-    m->local[block].hold = USM__SHARED_NONE;
+    m->local[block].hold = USM__HOLD_NONE;
     m->ops->content(m->arg, block, false);
 }
 
@@ -198,7 +198,7 @@ static void drop(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_local *l = &m->local[block];
 
-    if (l->hold == USM__SHARED_COPY) {
+    if (l->hold == USM__HOLD_SHARED) {
         m->invalidated++;
         leave(m, block);
     }
@@ -221,10 +221,10 @@ static void give(usm__shared_machine *m, uint64_t block)
     usm__shared_local     *l = &m->local[block];
     const usm__shared_give g = {block, l->to_request, l->txn, l->to, ++l->gives, l->flags};
 
-    if (l->hold < USM__SHARED_OWNER) {
+    if (l->hold < USM__HOLD_OWNED) {
         refuse(m, &g, USM_E_PEER); /* the block was lost here, for lack of memory */
     } else if (!(g.flags & USM__SHARED_GIVE)) {
-        l->hold = USM__SHARED_OWNER;
+        l->hold = USM__HOLD_OWNED;
         m->ops->give(m->arg, &g);
     } else if (!(g.flags & USM__SHARED_NO_BYTES)) {
         l->is_giving = true;
@@ -312,7 +312,7 @@ static void recall(usm__shared_machine *m, const usm__shared_message *msg)
     if (l->pending == USM__SHARED_SEND && l->txn == msg->txn)
         l->pending = 0;
     notify_directory(m, USM__SHARED_KEPT, msg->block, msg->txn,
-                     l->hold >= USM__SHARED_OWNER ? USM_OK : USM_E_PEER);
+                     l->hold >= USM__HOLD_OWNED ? USM_OK : USM_E_PEER);
     admit(m, msg->block, USM_OK);
 }
 
@@ -328,14 +328,14 @@ static void arrived(usm__shared_machine *m, const usm__shared_message *msg)
     usm__shared_local *l = &m->local[msg->block];
     /* The receiver has what this rank was giving away, though the sender here has not reported it
      * yet. */
-    usm__shared_hold was = l->is_giving ? USM__SHARED_NONE : (usm__shared_hold)l->hold;
+    usm__shared_hold was = l->is_giving ? USM__HOLD_NONE : (usm__shared_hold)l->hold;
 
     l->is_giving = false;
     if (msg->op == USM__SHARED_GRANT || (msg->flags & USM__SHARED_GIVE))
-        l->hold = USM__SHARED_SOLE;
+        l->hold = USM__HOLD_EXCLUSIVE;
     else
-        l->hold = USM__SHARED_COPY;
-    if (was == USM__SHARED_NONE && (msg->flags & USM__SHARED_NO_BYTES))
+        l->hold = USM__HOLD_SHARED;
+    if (was == USM__HOLD_NONE && (msg->flags & USM__SHARED_NO_BYTES))
         m->ops->content(m->arg, msg->block, true);
     l->asked = 0;
     notify_directory(m, USM__SHARED_DONE, msg->block, msg->txn, USM_OK);
@@ -356,9 +356,9 @@ static void gone(usm__shared_machine *m, uint64_t block)
 
     l->pending = 0;
     l->asked   = 0;
-    if (l->hold >= USM__SHARED_COPY)
+    if (l->hold >= USM__HOLD_SHARED)
         m->ops->content(m->arg, block, false);
-    l->hold = USM__SHARED_GONE;
+    l->hold = USM__HOLD_GONE;
     admit(m, block, USM_E_PEER);
 }
 
@@ -431,7 +431,7 @@ static void report(usm__shared_machine *m, uint64_t block)
     l->is_recalled = false;
     if (l->is_giving)
         l->is_orphan = true;
-    else if (l->hold >= USM__SHARED_COPY)
+    else if (l->hold >= USM__HOLD_SHARED)
         m->ops->send(m->arg, usm__shared_dir_of(m, block), &msg);
 }
 

@@ -77,11 +77,11 @@ typedef struct usm__shared_message {
 } usm__shared_message;
 
 typedef enum usm__shared_hold {
-    USM__SHARED_NONE = 0,
-    USM__SHARED_GONE,  /* its owner has ended: USM_E_PEER from now on */
-    USM__SHARED_COPY,  /* may be read */
-    USM__SHARED_OWNER, /* may be read; others may have copies */
-    USM__SHARED_SOLE   /* may be written */
+    USM__HOLD_NONE = 0,
+    USM__HOLD_GONE,     /* its owner has ended: USM_E_PEER from now on */
+    USM__HOLD_SHARED,   /* may be read */
+    USM__HOLD_OWNED,    /* may be read; others may have copies */
+    USM__HOLD_EXCLUSIVE /* may be written */
 } usm__shared_hold;
 
 /* An access that waits.  The machine uses the record until the access is woken. */

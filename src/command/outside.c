@@ -88,7 +88,7 @@ void usm__outside_count(usm_event *ev)
 {
     if (usm_load_acquire(&ev->signalled) != USM__EVENT_AWAITED && !count(ev))
         return;
-    usm__parts_outside_settle();
+    usm__parts_outside_drain();
 }
 
 void usm__outside_ended(int was)

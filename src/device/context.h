@@ -33,10 +33,10 @@ typedef struct usm__context_device {
     usm_device         *dev;
     _Atomic(usm_pool *) pools[4]; /* default pools, by usm_kind                               */
     _Atomic(usm_queue *)
-                 queues[2];   /* the core's own, by usm__context_own_queue                        */
-    _Atomic(int) moves_data;  /* usm__probe_result */
-    usm__device_account own;  /* counted within the context's device_limit, if it has one */
-    usm_list            idle; /* own queues that were lent and returned, usm_queue.link; guarded by
+                 queues[2];  /* the core's own, by usm__context_own_queue                        */
+    _Atomic(int) moves_data; /* usm__probe_result */
+    usm__device_quota own;   /* counted within the context's device_limit, if it has one */
+    usm_list          idle;  /* own queues that were lent and returned, usm_queue.link; guarded by
                                   lock */
 } usm__context_device;
 
@@ -54,8 +54,8 @@ struct usm_context {
     usm_context         *put_off; /* of an ended context: the next that its thread must release,
                                      init.c */
     /* atomic */
-    _Atomic(uint32_t)   users, refs;
-    usm__device_account own_host; /* counted within its host_limit, if it has one */
+    _Atomic(uint32_t) users, refs;
+    usm__device_quota own_host; /* counted within its host_limit, if it has one */
     /* guarded by lock */
     usm__mutex lock;
     usm_list   pools;  /* usm_pool.link                                                    */

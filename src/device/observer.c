@@ -4,5 +4,5 @@
 
 _Atomic(const usm__observer *) usm__observers;
 atomic_uint                    usm__observing;
-_Atomic(uint64_t)              usm__watched;
+_Atomic(uint64_t)              usm__observer_records;
 USM__THREAD_LOCAL bool         usm__tagged;

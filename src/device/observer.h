@@ -44,8 +44,8 @@ typedef struct usm__observer {
     void (*memory_gone)(void *base, size_t size);
     void (*each_tag)(usm__observer_tag_fn *fn, void *arg);
 
-    /* ---- the order of commands, for a caller for which usm__observer_order_on() is true, with no lock of a
-     * rank above QUEUE held; observe/order_check.h has the rules */
+    /* ---- the order of commands, for a caller for which usm__observer_order_on() is true, with no
+     * lock of a rank above QUEUE held; observe/order_check.h has the rules */
     /* The pool allocates [p, p + size), takes it back; the range returns to its driver. */
     void (*block_served)(const void *p, size_t size);
     void (*block_back)(const void *p);
@@ -88,9 +88,9 @@ typedef enum usm__observer_flag {
 /* NULL: nobody observed yet.  Set before a flag or usm__tagged is. */
 extern _Atomic(const usm__observer *) usm__observers __attribute__((visibility("hidden")));
 extern atomic_uint                    usm__observing __attribute__((visibility("hidden")));
-/* The number of blocks with a record (observe/watch.h); unless it is 0, the free of any block must
- * look for one. */
-extern _Atomic(uint64_t) usm__watched __attribute__((visibility("hidden")));
+/* The number of blocks with a record (observe/tracked.h); unless it is 0, the free of any block
+ * must look for one. */
+extern _Atomic(uint64_t) usm__observer_records __attribute__((visibility("hidden")));
 /* The calling thread has pushed a tag. */
 extern USM__THREAD_LOCAL bool usm__tagged;
 
@@ -116,7 +116,7 @@ static inline bool usm__observed(void)
  * have records. */
 static inline bool usm__observed_free(void)
 {
-    return usm__observed() || usm_load_relaxed(&usm__watched) > 0;
+    return usm__observed() || usm_load_relaxed(&usm__observer_records) > 0;
 }
 
 /* True if a block for the calling thread needs a record: the observer must allocate it. */

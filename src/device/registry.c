@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The backends and devices of the process, and the table for modules.  Not here: modules of other kinds
- * (registry_store.c).  There is a slot for each backend, filled when it
- * is first requested.  A backend that failed is not tried again, and its slot keeps the reason for
- * usm-info.  Slots and devices are never freed.
+/* The backends and devices of the process, and the table for modules.  Not here: modules of other
+ * kinds (registry_store.c).  There is a slot for each backend, filled when it is first requested.
+ * A backend that failed is not tried again, and its slot keeps the reason for usm-info.  Slots and
+ * devices are never freed.
  *
  * Drivers are loaded under the registry's lock: two threads that start at once must not load one
  * twice, and nothing else needs the lock meanwhile. */

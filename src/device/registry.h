@@ -13,24 +13,24 @@
 #include <usm/pool_ops.h>
 #include <usm/transport.h>
 
-/* A memory account: the bytes taken, and their limit. */
-typedef struct usm__device_account {
+/* A quota: the bytes taken, and their limit. */
+typedef struct usm__device_quota {
     _Atomic(uint64_t) reserved;
     _Atomic(uint64_t) limit; /* 0: none                                               */
-} usm__device_account;
+} usm__device_quota;
 
 struct usm_device {
-    usm__magic_word     magic;
-    usm__backend       *be;
-    usm_backend_device  desc;
-    usm_device         *parent;
-    size_t              depth;    /* 0: a root device                                           */
-    size_t              index[3]; /* as in the selector term                                    */
-    char                term[64]; /* "opencl:0.1"                                               */
-    usm_device        **parts;    /* sub-devices; guarded by the registry's lock until `parted` */
-    size_t              nparts;
-    _Atomic(bool)       parted;
-    usm__device_account account; /* of areas on the device, over all contexts; its limit is that of
+    usm__magic_word    magic;
+    usm__backend      *be;
+    usm_backend_device desc;
+    usm_device        *parent;
+    size_t             depth;    /* 0: a root device                                           */
+    size_t             index[3]; /* as in the selector term                                    */
+    char               term[64]; /* "opencl:0.1"                                               */
+    usm_device       **parts;    /* sub-devices; guarded by the registry's lock until `parted` */
+    size_t             nparts;
+    _Atomic(bool)      parted;
+    usm__device_quota  quota; /* of areas on the device, over all contexts; its limit is that of
                                    USM_MEMORY_LIMIT */
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The pools, transports and codecs of the process, by name; each is loaded when it is first
- * requested.  Here: their slots, and the checks of a table before its first use.  Not here: backends
- * (registry.c), the folders of modules (module.c).  Called by src/heap, src/spill and usm-info.
+ * requested.  Here: their slots, and the checks of a table before its first use.  Not here:
+ * backends (registry.c), the folders of modules (module.c).  Called by src/heap, src/spill and
+ * usm-info.
  *
  * A module is loaded under the lock: two threads that start at once must not load it twice.  A
  * module that was refused is tried again the next time, because it may be installed by then.  Slots

@@ -140,27 +140,27 @@ static usm_status driver_unmap(const usm__area *a, void *p, size_t size, void *p
     return st;
 }
 
-/* ---- accounts ------------------------------------------------------------------------ */
+/* ---- quotas ------------------------------------------------------------------------ */
 
 static usm_status count_in_pool(usm_pool *pool, size_t size)
 {
     uint64_t held = 0;
 
-    if (usm__account_count(&pool->reserved, pool->maximum_size, size, &held))
+    if (usm__quota_count(&pool->reserved, pool->maximum_size, size, &held))
         return USM_OK;
     return usm__fail(USM_E_BUDGET,
                      "%zu bytes more would cross the pool's maximum_size of %zu (it holds %llu)",
                      size, pool->maximum_size, (unsigned long long)held);
 }
 
-/* Counts in the pool's account and in the device's, within the limits of both. */
+/* Counts in the pool's quota and in the device's, within the limits of both. */
 static usm_status count(const usm__area *a, size_t size)
 {
     usm_status st = count_in_pool(a->pool, size);
 
     if (st != USM_OK)
         return st;
-    st = usm__account_add(a->ctx, a->pool->index, a->kind, size);
+    st = usm__quota_add(a->ctx, a->pool->index, a->kind, size);
     if (st != USM_OK)
         usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
     return st;
@@ -168,7 +168,7 @@ static usm_status count(const usm__area *a, size_t size)
 
 static void uncount(const usm__area *a, size_t size)
 {
-    usm__account_sub(a->ctx, a->pool->index, a->kind, size);
+    usm__quota_sub(a->ctx, a->pool->index, a->kind, size);
     usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
 }
 
@@ -377,7 +377,7 @@ err_area:
     return st;
 }
 
-/* A piece that the driver fails to unmap stays in the table and in the accounts.  The library tries
+/* A piece that the driver fails to unmap stays in the table and in the quotas.  The library tries
  * again when the pool maps there, or returns the area. */
 static bool unmap_piece(usm__area *a, size_t offset)
 {

@@ -56,47 +56,47 @@ usm_status usm__area_reserve(void *source, size_t size, usm_area **area);
 usm_status usm__area_map(void *source, usm_area *area, size_t offset, size_t size);
 void       usm__area_unmap(void *source, usm_area *area, size_t offset, size_t size);
 
-/* Reads USM_MEMORY_LIMIT into the device's account, when the first context of a device is made. */
-void     usm__account_start(usm_device *dev);
-bool     usm__account_check(const char *text, char *why, size_t why_size);
-uint64_t usm__account_host_reserved(void);
+/* Reads USM_MEMORY_LIMIT into the device's quota, when the first context of a device is made. */
+void     usm__quota_start(usm_device *dev);
+bool     usm__quota_check(const char *text, char *why, size_t why_size);
+uint64_t usm__quota_host_reserved(void);
 /* True if the device's memory is the host's, and counts as such: the device is a processor. */
-bool usm__account_is_host_memory(const usm_device *dev);
+bool usm__quota_is_host_memory(const usm_device *dev);
 
-/* An account, as reports show it. */
-typedef struct usm__account_view {
+/* A quota, as reports show it. */
+typedef struct usm__quota_view {
     uint64_t    reserved, limit; /* limit 0: none                                   */
     const char *whose;           /* "host", "opencl:0"                              */
-    bool        is_host;         /* an account of host memory                       */
+    bool        is_host;         /* a quota of host memory                       */
     bool        is_own;          /* limited by the context, not by USM_MEMORY_LIMIT */
-} usm__account_view;
+} usm__quota_view;
 /* Set by a thread that prefers another way over more memory: it takes none from a driver, and
  * usm__area_take() and its like return USM_E_AGAIN without an error message. */
 extern USM__THREAD_LOCAL bool usm__area_is_held;
 
-/* Of the accounts in which memory of `kind` on the context's device counts, returns the one with
+/* Of the quotas in which memory of `kind` on the context's device counts, returns the one with
  * the least room. */
-void usm__account_get(usm_context *ctx, size_t index, usm_kind kind, usm__account_view *view);
+void usm__quota_get(usm_context *ctx, size_t index, usm_kind kind, usm__quota_view *view);
 /* Called when such memory cannot be had: true if host memory is short, because this
  * memory counts as the host's and no limit of the device's is nearer. */
-bool usm__account_lacks_host(usm_context *ctx, size_t index, usm_kind kind);
+bool usm__quota_lacks_host(usm_context *ctx, size_t index, usm_kind kind);
 /* Adds `size` unless that would exceed `limit` (0: none); *before is the value before. */
-bool usm__account_count(_Atomic(uint64_t) *count, uint64_t limit, size_t size, uint64_t *before);
+bool usm__quota_count(_Atomic(uint64_t) *count, uint64_t limit, size_t size, uint64_t *before);
 /* Fails with USM_E_BUDGET if a limit would be exceeded. */
-usm_status usm__account_add(usm_context *ctx, size_t index, usm_kind kind, size_t size);
-void       usm__account_sub(usm_context *ctx, size_t index, usm_kind kind, size_t size);
+usm_status usm__quota_add(usm_context *ctx, size_t index, usm_kind kind, size_t size);
+void       usm__quota_sub(usm_context *ctx, size_t index, usm_kind kind, size_t size);
 
 /* Bytes of memory that the process may use: those of the machine, or of its control group if that
  * is less.  Read only once, because allocations and commands need it; 0: unknown. */
-uint64_t usm__account_memory_total(void);
+uint64_t usm__quota_memory_total(void);
 /* Host memory that buffers of the context may take, together with everything else that counts as
  * the host's: the configured limit, otherwise 0.8 of the memory, divided by the number of ranks on
  * the node. */
-uint64_t usm__account_buffer_limit(const usm_context *ctx);
+uint64_t usm__quota_buffer_limit(const usm_context *ctx);
 /* True if the context has a limit of its own for host memory. */
-bool usm__account_is_own(const usm_context *ctx);
+bool usm__quota_is_own(const usm_context *ctx);
 /* For frames of buffers; own NULL: no context with a limit of its own. */
-usm_status usm__account_add_host(usm_context *own, size_t size);
-void       usm__account_sub_host(usm_context *own, size_t size);
+usm_status usm__quota_add_host(usm_context *own, size_t size);
+void       usm__quota_sub_host(usm_context *own, size_t size);
 
 #endif

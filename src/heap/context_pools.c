@@ -68,7 +68,7 @@ usm_status usm_device_memory(const usm_device *dev, usm_memory_info *info)
     }
     info->total  = total;
     info->free   = free;
-    info->pooled = usm_load_relaxed(&((struct usm_device *)(uintptr_t)dev)->account.reserved);
+    info->pooled = usm_load_relaxed(&((struct usm_device *)(uintptr_t)dev)->quota.reserved);
     info->ours   = live_bytes(dev);
     return USM_OK;
 }

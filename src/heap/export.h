@@ -36,7 +36,7 @@ bool usm__pool_is_inert(const usm_pool *pool);
 
 /* Enters memory of another process, which a backend mapped at [base, base + size), into the page
  * map.  It becomes an area of a pool that has only ops->block, which gets `impl`; the core refuses
- * to free its blocks.  The memory counts in no account here, only in its owner's. */
+ * to free its blocks.  The memory counts in no quota here, only in its owner's. */
 usm_status usm__area_adopt(usm_context *ctx, size_t index, usm_kind kind, const usm_pool_ops *ops,
                            void *impl, usm_area range, usm__area **area);
 void       usm__area_disown(usm__area *area);

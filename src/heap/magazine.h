@@ -76,8 +76,8 @@ typedef struct usm__magazine_table {
     struct usm__magazine_table *next_free; /* likewise                          */
 } usm__magazine_table;
 
-/* A thread's: the current bins by slot; its table; the slots of the caches in use at this moment, on
- * the fast path and on the slow path. */
+/* A thread's: the current bins by slot; its table; the slots of the caches in use at this moment,
+ * on the fast path and on the slow path. */
 typedef struct usm__magazine_thread {
     _Atomic(usm_bin *)  *caches;
     usm__magazine_table *table; /* NULL until first needed */
@@ -85,8 +85,9 @@ typedef struct usm__magazine_thread {
 } usm__magazine_thread;
 extern USM__THREAD_LOCAL usm__magazine_thread usm__magazine_self;
 
-/* The bins of a thread without caches, or that must not use them now: every slot points to bins that
- * are empty and full at the same time, so that every allocation and free takes the slow path. */
+/* The bins of a thread without caches, or that must not use them now: every slot points to bins
+ * that are empty and full at the same time, so that every allocation and free takes the slow path.
+ * */
 extern _Atomic(usm_bin *) usm__closed_caches[USM__SLOTS] __attribute__((visibility("hidden")));
 extern usm_bin            usm__closed_bins[USM_BINS] __attribute__((visibility("hidden")));
 

@@ -124,8 +124,8 @@ size_t slab_idle_in(const slab_heap *h, const slab_block *b)
 /* --- calls to the source --------------------------------------------------------------------- */
 
 /* Called around calls to the source.  Drivers call functions at which a thread may be cancelled
- * (close, for example), and a thread that ended there would leave the counts behind, for which others
- * wait.  Returns what enter() gets. */
+ * (close, for example), and a thread that ended there would leave the counts behind, for which
+ * others wait.  Returns what enter() gets. */
 static int leave(slab_heap *h)
 {
     h->calls++;

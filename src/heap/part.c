@@ -16,14 +16,14 @@ static void start(void)
     (void)usm_slab_watch_forks();
     usm__setting_set_check("pool", usm__pool_setting_check);
     usm__setting_set_translate("pool", usm__pool_setting_translate);
-    usm__setting_set_check("memory_limit", usm__account_check);
+    usm__setting_set_check("memory_limit", usm__quota_check);
     usm__magazine_start();
 }
 
 static usm_status context_made(usm_context *ctx)
 {
     for (size_t i = 0; i < ctx->ndevices; i++)
-        usm__account_start(ctx->devices[i].dev);
+        usm__quota_start(ctx->devices[i].dev);
     return USM_OK;
 }
 

@@ -69,7 +69,7 @@ bool usm__pool_host_may_touch(const usm_pool *pool)
 uint64_t usm__pool_memory(const usm_pool *pool)
 {
     return pool->kind == USM_HOST && usm__pool_host_may_touch(pool)
-               ? usm__account_memory_total()
+               ? usm__quota_memory_total()
                : pool->ctx->devices[pool->index].dev->desc.memory_size;
 }
 

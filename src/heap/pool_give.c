@@ -35,7 +35,7 @@ static bool is_of_memory(const usm_pool *pool, const usm__pools_memory *m)
         return false;
     if (m->dev == dev && pool->kind != USM_HOST)
         return true;
-    return m->is_host && (pool->kind == USM_HOST || usm__account_is_host_memory(dev));
+    return m->is_host && (pool->kind == USM_HOST || usm__quota_is_host_memory(dev));
 }
 
 static bool has_free(usm_pool *pool)

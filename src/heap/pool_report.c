@@ -32,13 +32,13 @@ typedef struct holder {
 } holder;
 
 typedef struct report {
-    usm_pool         *pool;
-    size_t            size, align;
-    usm_status        status;
-    usm_pool_stats    stats;
-    usm__account_view account;       /* the one with the least room              */
-    uint64_t          others_unused; /* free bytes in other pools of that memory */
-    holder            classes[LARGEST], pools[LARGEST], tags[LARGEST];
+    usm_pool       *pool;
+    size_t          size, align;
+    usm_status      status;
+    usm_pool_stats  stats;
+    usm__quota_view quota;         /* the one with the least room              */
+    uint64_t        others_unused; /* free bytes in other pools of that memory */
+    holder          classes[LARGEST], pools[LARGEST], tags[LARGEST];
 } report;
 
 /* ---- collecting ---------------------------------------------------------------- */
@@ -115,7 +115,7 @@ static void look_at_tag(const usm_tag_stats *tag, void *arg)
 
 static void look(report *r)
 {
-    usm__account_get(r->pool->ctx, r->pool->index, r->pool->kind, &r->account);
+    usm__quota_get(r->pool->ctx, r->pool->index, r->pool->kind, &r->quota);
     look_at_classes(r);
     usm__pools_each(look_at_pool, r);
     usm__observer_each_tag(look_at_tag, r);
@@ -155,16 +155,16 @@ static bool say_limit(const report *r)
 {
     const usm_pool *pool = r->pool;
 
-    if (r->status != USM_E_BUDGET || (!pool->maximum_size && !r->account.limit))
+    if (r->status != USM_E_BUDGET || (!pool->maximum_size && !r->quota.limit))
         return false;
-    if (left(pool->maximum_size, r->stats.reserved) <= left(r->account.limit, r->account.reserved))
+    if (left(pool->maximum_size, r->stats.reserved) <= left(r->quota.limit, r->quota.reserved))
         usm__info("  remedy: the pool may hold %s: free some, or raise maximum_size in its "
                   "descriptor or in USM_POOL",
                   TEXT_OF(pool->maximum_size));
     else
         usm__info("  remedy: %s allows %s for %s, and %s are taken: free some, or raise it",
-                  r->account.is_own ? "the context's descriptor" : "USM_MEMORY_LIMIT",
-                  TEXT_OF(r->account.limit), r->account.whose, TEXT_OF(r->account.reserved));
+                  r->quota.is_own ? "the context's descriptor" : "USM_MEMORY_LIMIT",
+                  TEXT_OF(r->quota.limit), r->quota.whose, TEXT_OF(r->quota.reserved));
     return true;
 }
 

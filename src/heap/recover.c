@@ -25,7 +25,8 @@
 /* Other pools are requested to return at least this much: a pool takes no less from the driver. */
 #define GIVEN_AT_LEAST ((size_t)2 << 20)
 
-/* This thread is inside the parts' hook out_of_memory, which is not called for its own allocations. */
+/* This thread is inside the parts' hook out_of_memory, which is not called for its own allocations.
+ * */
 static __thread bool is_giving __attribute__((tls_model("initial-exec")));
 
 typedef struct request {
@@ -125,16 +126,16 @@ static bool queues_gave(request *r)
 /* True if the pool's own maximum_size leaves the least room: no other pool can help then. */
 static bool is_at_maximum(usm_pool *pool)
 {
-    uint64_t          reserved = usm_load_relaxed(&pool->reserved);
-    usm__account_view account;
+    uint64_t        reserved = usm_load_relaxed(&pool->reserved);
+    usm__quota_view quota;
 
     if (!pool->maximum_size || usm_last_status() != USM_E_BUDGET)
         return false;
-    usm__account_get(pool->ctx, pool->index, pool->kind, &account);
-    if (account.limit == 0)
+    usm__quota_get(pool->ctx, pool->index, pool->kind, &quota);
+    if (quota.limit == 0)
         return true;
     return pool->maximum_size - usm_min_size(reserved, pool->maximum_size) <=
-           account.limit - usm_min_size(account.reserved, account.limit);
+           quota.limit - usm_min_size(quota.reserved, quota.limit);
 }
 
 /* Free areas of other pools of the memory. */
@@ -144,15 +145,15 @@ static bool pools_gave(request *r)
     const usm_device *dev    = pool->ctx->devices[pool->index].dev;
     usm__pools_memory memory = {.dev = pool->kind == USM_HOST ? NULL : dev,
                                 .is_host =
-                                    pool->kind == USM_HOST || usm__account_is_host_memory(dev)};
-    usm__account_view account;
+                                    pool->kind == USM_HOST || usm__quota_is_host_memory(dev)};
+    usm__quota_view   quota;
     size_t            wanted;
 
     if (is_at_maximum(pool) ||
         __builtin_add_overflow(usm_align_up_ptr(r->size, GIVEN_AT_LEAST), r->align, &wanted))
         return false;
-    usm__account_get(pool->ctx, pool->index, pool->kind, &account);
-    if (account.limit && account.is_own && usm_last_status() == USM_E_BUDGET)
+    usm__quota_get(pool->ctx, pool->index, pool->kind, &quota);
+    if (quota.limit && quota.is_own && usm_last_status() == USM_E_BUDGET)
         memory.ctx = pool->ctx;
     return usm__pools_give_back(&memory, pool, wanted, true) > 0;
 }

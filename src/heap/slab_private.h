@@ -128,7 +128,8 @@ void slab_give_block(slab_pool *p, unsigned k, void *block);
 /* Empties the depot into slabs, and returns slabs without a live block to the heap. */
 void slab_class_trim(slab_pool *p, unsigned k);
 
-/* ---- slab_cache.c: operations on a thread's cache; the others are in slab.h -------------------- */
+/* ---- slab_cache.c: operations on a thread's cache; the others are in slab.h --------------------
+ * */
 
 /* As slab_fill(), which empties the depot if memory is short and calls it again. */
 usm_status slab_cache_fill(slab_pool *p, usm_cache *cache, unsigned bin, usm_slot *block);

@@ -20,7 +20,7 @@
  * cheaper, and wrong: if it is killed between the two, no later ring wakes the sleepers.)  A
  * process that is killed between its change and the wake-up leaves the others asleep until the next
  * ring; processes that wait for it ring when they are notified of its end.  Called by barrier.c,
- * turns.c and others. */
+ * event_slot_wait.c and others. */
 #ifndef USM_IPC_BELL_H
 #define USM_IPC_BELL_H
 

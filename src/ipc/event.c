@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Events across processes (usm/ipc.h): creating, opening and destroying them, and the host's
- * functions. Records and waits of queues are in event_queue.c; event slots are in cell.h. */
+ * functions. Records and waits of queues are in event_queue.c; event slots are in event_slot.h. */
 #include "ipc/event.h"
 
 #include "base/meta.h"
@@ -57,7 +57,7 @@ usm_status usm_ipc_event_create(usm_context *ctx, usm_ipc_event **ev)
 
     if (st != USM_OK || !made)
         return st;
-    st = usm__cell_create(&made->cell);
+    st = usm__ipc_event_slot_create(&made->slot);
     if (st == USM_OK)
         publish(made, ctx, true, ev);
     else
@@ -78,7 +78,7 @@ usm_status usm_ipc_event_open(const usm_ipc_handle *handle, usm_context *ctx, us
         st = begin("usm_ipc_event_open", &ctx, ev, &made);
     if (st != USM_OK || !made)
         return st;
-    st = usm__cell_open(&name.page, name.index, name.generation, &made->cell);
+    st = usm__ipc_event_slot_open(&name.page, name.index, name.generation, &made->slot);
     if (st == USM_OK)
         publish(made, ctx, false, ev);
     else
@@ -94,8 +94,8 @@ void usm_ipc_event_destroy(usm_ipc_event *ev)
     if (ev->fork_generation != usm__fork_generation())
         return; /* it is the parent's */
     if (ev->is_creator)
-        usm__cell_retire(ev->cell);
-    usm__cell_unref(ev->cell);
+        usm__ipc_event_slot_retire(ev->slot);
+    usm__ipc_event_slot_unref(ev->slot);
     usm__context_unref(ev->ctx);
     usm__meta_free(&event_type, ev);
 }
@@ -109,9 +109,9 @@ usm_status usm_ipc_event_get(usm_ipc_event *ev, usm_ipc_handle *handle)
         return st;
     if (!handle)
         return usm__fail(USM_E_INVALID, "usm_ipc_event_get: handle is NULL");
-    name.page       = ev->cell->page->name;
-    name.index      = ev->cell->index;
-    name.generation = ev->cell->generation;
+    name.page       = ev->slot->page->name;
+    name.index      = ev->slot->index;
+    name.generation = ev->slot->generation;
     usm__ipc_event_handle_encode(&name, handle);
     return USM_OK;
 }
@@ -123,23 +123,23 @@ usm_status usm_ipc_event_signal(usm_ipc_event *ev)
     usm_status st = usm__ipc_event_check(ev);
 
     if (st == USM_OK)
-        st = usm__cell_claim(ev->cell);
+        st = usm__ipc_event_slot_claim(ev->slot);
     if (st == USM_OK)
-        usm__cell_signal(ev->cell);
+        usm__ipc_event_slot_signal(ev->slot);
     return st;
 }
 
 /* Takes a reference, because another thread may destroy the event while this one sleeps. */
-static usm_status wait_for(usm_ipc_event *ev, const usm__turns *turns, uint32_t timeout_ms)
+static usm_status wait_for(usm_ipc_event *ev, const usm__awaited *awaited, uint32_t timeout_ms)
 {
-    usm__cell *cell = ev->cell;
-    usm_status st;
+    usm__ipc_event_slot *slot = ev->slot;
+    usm_status           st;
 
-    if (!usm__cell_is_pending(cell, turns))
-        return usm__cell_judge(cell, turns);
-    usm__cell_ref(cell);
-    st = usm__cell_wait(cell, turns, usm__os_deadline(timeout_ms));
-    usm__cell_unref(cell);
+    if (!usm__ipc_event_slot_is_pending(slot, awaited))
+        return usm__ipc_event_slot_judge(slot, awaited);
+    usm__ipc_event_slot_ref(slot);
+    st = usm__ipc_event_slot_wait(slot, awaited, usm__os_deadline(timeout_ms));
+    usm__ipc_event_slot_unref(slot);
     if (st == USM_E_NOT_READY)
         return usm__fail(USM_E_NOT_READY, "the records are not complete after %u ms", timeout_ms);
     return st;
@@ -147,36 +147,36 @@ static usm_status wait_for(usm_ipc_event *ev, const usm__turns *turns, uint32_t 
 
 usm_status usm_ipc_event_sync(usm_ipc_event *ev, uint32_t timeout_ms)
 {
-    usm__turns turns;
-    usm_status st = usm__ipc_event_check(ev);
+    usm__awaited awaited;
+    usm_status   st = usm__ipc_event_check(ev);
 
     if (st != USM_OK)
         return st;
-    usm__cell_turns(ev->cell, &turns);
-    return wait_for(ev, &turns, timeout_ms);
+    usm__ipc_event_slot_awaited(ev->slot, &awaited);
+    return wait_for(ev, &awaited, timeout_ms);
 }
 
 usm_status usm_ipc_event_sync_count(usm_ipc_event *ev, uint64_t complete, uint32_t timeout_ms)
 {
-    usm__turns turns;
-    usm_status st = usm__ipc_event_check(ev);
+    usm__awaited awaited;
+    usm_status   st = usm__ipc_event_check(ev);
 
     if (st != USM_OK || complete == 0)
         return st;
-    turns.count = complete;
-    turns.n     = 0;
-    return wait_for(ev, &turns, timeout_ms);
+    awaited.count = complete;
+    awaited.n     = 0;
+    return wait_for(ev, &awaited, timeout_ms);
 }
 
 usm_status usm_ipc_event_query(usm_ipc_event *ev)
 {
-    usm__turns turns;
-    usm_status st = usm__ipc_event_check(ev);
+    usm__awaited awaited;
+    usm_status   st = usm__ipc_event_check(ev);
 
     if (st != USM_OK)
         return st;
-    usm__cell_turns(ev->cell, &turns);
-    st = usm__cell_judge(ev->cell, &turns);
+    usm__ipc_event_slot_awaited(ev->slot, &awaited);
+    st = usm__ipc_event_slot_judge(ev->slot, &awaited);
     if (st == USM_E_NOT_READY)
         return usm__fail(USM_E_NOT_READY, "not all records are complete");
     return st;
@@ -189,7 +189,7 @@ usm_status usm_ipc_event_count(usm_ipc_event *ev, uint64_t *made, uint64_t *comp
 
     if (st != USM_OK)
         return st;
-    usm__cell_count(ev->cell, &m, &c);
+    usm__ipc_event_slot_count(ev->slot, &m, &c);
     if (made)
         *made = m;
     if (complete)

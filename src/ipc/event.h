@@ -5,14 +5,14 @@
 
 #include "device/context.h"
 #include "device/handle.h"
-#include "ipc/cell.h"
+#include "ipc/event_slot.h"
 
 struct usm_ipc_event {
-    usm__magic_word magic;
-    unsigned        fork_generation; /* of the process that has the event                  */
-    usm_context    *ctx;             /* counted by refs                                    */
-    usm__cell      *cell;            /* one reference                                      */
-    bool            is_creator;
+    usm__magic_word      magic;
+    unsigned             fork_generation; /* of the process that has the event                  */
+    usm_context         *ctx;             /* counted by refs                                    */
+    usm__ipc_event_slot *slot;            /* one reference                                      */
+    bool                 is_creator;
 };
 
 usm_status usm__ipc_event_check(usm_ipc_event *ev);

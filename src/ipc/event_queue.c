@@ -15,22 +15,22 @@
 /* ---- records -------------------------------------------------------------------------------- */
 
 typedef struct command {
-    usm__completion   c;
-    usm__cell        *cell; /* counted                               */
-    usm_context      *ctx;  /* counted by refs: keeps c.native valid */
-    usm__cell_record *record;
+    usm__completion             c;
+    usm__ipc_event_slot        *slot; /* counted                               */
+    usm_context                *ctx;  /* counted by refs: keeps c.native valid */
+    usm__ipc_event_slot_record *record;
 } command;
 
 static void command_ended(usm__completion *c)
 {
-    command     *cmd  = usm_container_of(c, command, c);
-    usm__cell   *cell = cmd->cell;
-    usm_context *ctx  = cmd->ctx;
+    command             *cmd  = usm_container_of(c, command, c);
+    usm__ipc_event_slot *slot = cmd->slot;
+    usm_context         *ctx  = cmd->ctx;
 
     usm__be_event_release(c->be, c->native);
-    usm__cell_complete(cell, cmd->record, c->status);
+    usm__ipc_event_slot_complete(slot, cmd->record, c->status);
     usm__heap_free(cmd);
-    usm__cell_unref(cell);
+    usm__ipc_event_slot_unref(slot);
     usm__context_unref(ctx);
 }
 
@@ -47,8 +47,8 @@ static usm_status queue_marker(usm_queue *q, size_t ndeps, usm_event *const *dep
 
 static command *new_command(usm_ipc_event *ev, usm_queue *q)
 {
-    command          *cmd = usm__heap_alloc(sizeof *cmd);
-    usm__cell_record *r   = usm__heap_alloc(sizeof *r);
+    command                    *cmd = usm__heap_alloc(sizeof *cmd);
+    usm__ipc_event_slot_record *r   = usm__heap_alloc(sizeof *r);
 
     if (!cmd || !r) {
         usm__heap_free(cmd);
@@ -56,7 +56,7 @@ static command *new_command(usm_ipc_event *ev, usm_queue *q)
         (void)usm__fail(USM_E_NO_MEMORY, "no host memory to record an event");
         return NULL;
     }
-    cmd->cell   = ev->cell;
+    cmd->slot   = ev->slot;
     cmd->ctx    = q->ctx;
     cmd->record = r;
     return cmd;
@@ -72,7 +72,7 @@ usm_status usm_ipc_event_record(usm_ipc_event *ev, usm_queue *q, size_t ndeps,
     if (st == USM_OK)
         st = usm__queue_check(q);
     if (st == USM_OK)
-        st = usm__cell_claim(ev->cell);
+        st = usm__ipc_event_slot_claim(ev->slot);
     if (st == USM_OK)
         st = usm__executor_reserve();
     if (st != USM_OK)
@@ -87,9 +87,9 @@ usm_status usm_ipc_event_record(usm_ipc_event *ev, usm_queue *q, size_t ndeps,
         return st;
     }
     /* From here on nothing fails: a record that is counted as made completes. */
-    usm__cell_ref(cmd->cell);
+    usm__ipc_event_slot_ref(cmd->slot);
     usm__context_ref(cmd->ctx);
-    usm__cell_made(cmd->cell, cmd->record);
+    usm__ipc_event_slot_made(cmd->slot, cmd->record);
     if (usm__completion_arm(&cmd->c, q->be, native, command_ended) != USM_OK) {
         cmd->c.be     = q->be; /* no thread is available: wait here */
         cmd->c.native = native;
@@ -101,19 +101,20 @@ usm_status usm_ipc_event_record(usm_ipc_event *ev, usm_queue *q, size_t ndeps,
 
 /* ---- waits ----------------------------------------------------------------------------------- */
 
-typedef struct gate {
-    usm_list   link;
-    usm_event *event; /* one reference                                                     */
-    usm__turns turns;
-} gate;
+typedef struct deferral {
+    usm_list     link;
+    usm_event   *event; /* one reference                                                     */
+    usm__awaited awaited;
+} deferral;
 
 typedef struct waiter {
     usm__executor_job job;
-    usm__cell        *cell; /* counted                                                          */
-    usm_list          gates;
+    usm__ipc_event_slot
+            *slot; /* counted                                                          */
+    usm_list gates;
 } waiter;
 
-static void open_gate(gate *g, usm_status st)
+static void open_gate(deferral *g, usm_status st)
 {
     (void)usm__event_end(g->event, st);
     usm_event_release(g->event);
@@ -123,16 +124,16 @@ static void open_gate(gate *g, usm_status st)
 /* Takes the waits that were added since; false, for good, if there is nothing to wait for. */
 static bool take_gates(waiter *w)
 {
-    usm__cell *cell = w->cell;
-    usm_list  *it;
-    bool       is_any;
+    usm__ipc_event_slot *slot = w->slot;
+    usm_list            *it;
+    bool                 is_any;
 
-    usm__mutex_lock(&cell->lock);
-    while ((it = usm_list_pop(&cell->waits)) != NULL)
+    usm__mutex_lock(&slot->lock);
+    while ((it = usm_list_pop(&slot->waits)) != NULL)
         usm_list_append(&w->gates, it);
     is_any           = !usm_list_is_empty(&w->gates);
-    cell->has_waiter = is_any;
-    usm__mutex_unlock(&cell->lock);
+    slot->has_waiter = is_any;
+    usm__mutex_unlock(&slot->lock);
     return is_any;
 }
 
@@ -142,8 +143,8 @@ static bool open_gates(waiter *w)
     bool opened = false;
 
     USM_LIST_FOREACH_SAFE (it, next, &w->gates) {
-        gate            *g  = usm_container_of(it, gate, link);
-        const usm_status st = usm__cell_judge(w->cell, &g->turns);
+        deferral        *g  = usm_container_of(it, deferral, link);
+        const usm_status st = usm__ipc_event_slot_judge(w->slot, &g->awaited);
 
         if (st == USM_E_NOT_READY)
             continue;
@@ -156,9 +157,9 @@ static bool open_gates(waiter *w)
 
 static void waiter_run(usm__executor_job *job)
 {
-    waiter    *w    = usm_container_of(job, waiter, job);
-    usm__cell *cell = w->cell;
-    usm__bell *bell = &cell->shared->bell;
+    waiter              *w    = usm_container_of(job, waiter, job);
+    usm__ipc_event_slot *slot = w->slot;
+    usm__bell           *bell = &slot->shared->bell;
 
     usm__bell_enter(bell);
     for (;;) {
@@ -171,31 +172,31 @@ static void waiter_run(usm__executor_job *job)
     }
     usm__bell_leave(bell);
     usm__heap_free(w);
-    usm__cell_unref(cell);
+    usm__ipc_event_slot_unref(slot);
     usm__executor_unhold();
 }
 
 /* pre: a thread of the executor is reserved.  `spare` is used if no job waits there yet. */
-static void add_gate(usm__cell *cell, gate *g, waiter *spare)
+static void add_gate(usm__ipc_event_slot *slot, deferral *g, waiter *spare)
 {
     bool is_first;
 
-    usm__mutex_lock(&cell->lock);
-    usm_list_append(&cell->waits, &g->link);
-    is_first         = !cell->has_waiter;
-    cell->has_waiter = true;
-    usm__mutex_unlock(&cell->lock);
+    usm__mutex_lock(&slot->lock);
+    usm_list_append(&slot->waits, &g->link);
+    is_first         = !slot->has_waiter;
+    slot->has_waiter = true;
+    usm__mutex_unlock(&slot->lock);
     if (!is_first) {
         usm__executor_unhold();
         usm__heap_free(spare);
-        usm__bell_ring(&cell->shared->bell); /* the waiting job looks at the new wait, too */
+        usm__bell_ring(&slot->shared->bell); /* the waiting job looks at the new wait, too */
         return;
     }
-    spare->cell    = cell;
+    spare->slot    = slot;
     spare->job.run = waiter_run;
     usm_list_init(&spare->gates);
     usm_list_init(&spare->job.link);
-    usm__cell_ref(cell);
+    usm__ipc_event_slot_ref(slot);
     usm__executor_post(&spare->job);
 }
 
@@ -210,10 +211,10 @@ static usm_status queue_gate(usm_queue *q, usm_event *event, bool is_known)
     return st;
 }
 
-static usm_status wait_in_queue(usm_ipc_event *ev, const usm__turns *turns, usm_queue *q,
+static usm_status wait_in_queue(usm_ipc_event *ev, const usm__awaited *awaited, usm_queue *q,
                                 usm_event **out)
 {
-    gate      *g  = usm__heap_alloc(sizeof *g);
+    deferral  *g  = usm__heap_alloc(sizeof *g);
     waiter    *w  = usm__heap_alloc(sizeof *w);
     usm_status st = USM_OK;
 
@@ -221,8 +222,8 @@ static usm_status wait_in_queue(usm_ipc_event *ev, const usm__turns *turns, usm_
         st = usm__fail(USM_E_NO_MEMORY, "no host memory for a queue to wait for an event");
         goto err_memory;
     }
-    g->turns = *turns;
-    st       = usm__executor_hold(); /* the records it waits for are completed by other jobs */
+    g->awaited = *awaited;
+    st         = usm__executor_hold(); /* the records it waits for are completed by other jobs */
     if (st != USM_OK)
         goto err_memory;
     st = usm_event_create(q->ctx, &g->event);
@@ -236,7 +237,7 @@ static usm_status wait_in_queue(usm_ipc_event *ev, const usm__turns *turns, usm_
         usm_ref_take(&g->event->refs);
         *out = g->event;
     }
-    add_gate(ev->cell, g, w);
+    add_gate(ev->slot, g, w);
     return USM_OK;
 
 err_event:
@@ -258,20 +259,20 @@ static usm_status check_wait(usm_ipc_event *ev, usm_queue *q)
 
 usm_status usm_ipc_event_wait(usm_ipc_event *ev, usm_queue *q, usm_event **out)
 {
-    usm__turns turns;
-    usm_status st = check_wait(ev, q);
+    usm__awaited awaited;
+    usm_status   st = check_wait(ev, q);
 
     if (st != USM_OK)
         return st;
-    usm__cell_turns(ev->cell, &turns);
-    return wait_in_queue(ev, &turns, q, out);
+    usm__ipc_event_slot_awaited(ev->slot, &awaited);
+    return wait_in_queue(ev, &awaited, q, out);
 }
 
 usm_status usm_ipc_event_wait_count(usm_ipc_event *ev, uint64_t complete, usm_queue *q,
                                     usm_event **out)
 {
-    usm__turns turns = {.count = complete};
-    usm_status st    = check_wait(ev, q);
+    usm__awaited awaited = {.count = complete};
+    usm_status   st      = check_wait(ev, q);
 
-    return st == USM_OK ? wait_in_queue(ev, &turns, q, out) : st;
+    return st == USM_OK ? wait_in_queue(ev, &awaited, q, out) : st;
 }

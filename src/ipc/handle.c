@@ -125,7 +125,7 @@ usm_status usm__ipc_event_handle_decode(const usm_ipc_handle *handle, usm__ipc_e
         unseal('e', "an event; memory is opened with usm_ipc_open()", handle, &found, sizeof found);
 
     if (st == USM_OK && (found.page.owner.pid <= 0 || found.page.id == 0 || found.generation == 0 ||
-                         found.index >= USM__CELLS))
+                         found.index >= USM__IPC_EVENT_SLOTS))
         st = fail_changed();
     if (st == USM_OK)
         *name = found;

@@ -4,7 +4,8 @@
  * A fetch connects once to each other process and keeps the connection, because the owner keeps its
  * records of this process with the connection.  The calling thread itself sends and waits for the
  * answer, for seconds at most: an owner that is stopped must not stop its importers.  An answer
- * that arrives too late is discarded by the next exchange, which recognises its own by `turn`. */
+ * that arrives too late is discarded by the next exchange, which recognises its own by `exchange`.
+ * */
 #include "ipc/service.h"
 
 #include "base/os.h"
@@ -271,9 +272,9 @@ static int exchange(usm__ipc_owner *o, usm__ipc_request *r, usm__ipc_answer *ans
 {
     int pass = *fd;
 
-    *fd      = -1;
-    r->magic = USM__IPC_PACKET_MAGIC;
-    r->turn  = ++o->turn;
+    *fd         = -1;
+    r->magic    = USM__IPC_PACKET_MAGIC;
+    r->exchange = ++o->exchange;
     /* A process that was refused finds the reason in its socket although it cannot send. */
     if (usm__os_send(o->fd, r, sizeof *r, pass) != 0 && errno != EPIPE)
         return errno;
@@ -283,7 +284,7 @@ static int exchange(usm__ipc_owner *o, usm__ipc_request *r, usm__ipc_answer *ans
         if (n < 0)
             return errno;
         if (n == (ssize_t)sizeof *answer && answer->magic == USM__IPC_PACKET_MAGIC &&
-            (answer->turn == r->turn || answer->turn == 0))
+            (answer->exchange == r->exchange || answer->exchange == 0))
             return 0;
         if (*fd >= 0)
             (void)usm__os_close(*fd);
@@ -371,7 +372,7 @@ static usm_status fetch_from(const usm__ipc_name *name, int *fd, uint8_t *extra)
         return USM_E_NO_MEMORY;
     usm__mutex_lock(&o->lock);
     st = ask(o, &request, &answer, &got);
-    if (st == USM_OK && answer.turn == 0)
+    if (st == USM_OK && answer.exchange == 0)
         disconnect(o);
     usm__mutex_unlock(&o->lock);
     owner_release(o);
@@ -437,7 +438,7 @@ static usm_status ask_word(usm__ipc_owner *o, usm__ipc_request *r, int fd)
 
     if (passed >= 0)
         (void)usm__os_close(passed);
-    if (st == USM_OK && answer.turn == 0)
+    if (st == USM_OK && answer.exchange == 0)
         disconnect(o);
     return st == USM_OK ? notified(&o->process, &answer) : st;
 }

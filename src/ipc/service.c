@@ -9,7 +9,7 @@
  * Only processes of the same user are served; the kernel tells who they are (SO_PEERCRED). */
 #include "ipc/service.h"
 #include "base/part.h"
-#include "ipc/cell.h"
+#include "ipc/event_slot.h"
 #include "ipc/memory.h"
 
 #include "base/log.h"
@@ -163,7 +163,7 @@ static void take_caller(void)
 static void answer_fetch(usm__ipc_caller *c, const usm__ipc_request *r)
 {
     usm__ipc_answer answer = {
-        .magic = USM__IPC_PACKET_MAGIC, .status = USM_E_STALE, .turn = r->turn};
+        .magic = USM__IPC_PACKET_MAGIC, .status = USM_E_STALE, .exchange = r->exchange};
     usm__ipc_shared *s;
     int              fd = -1;
 
@@ -185,8 +185,9 @@ static void answer_fetch(usm__ipc_caller *c, const usm__ipc_request *r)
 
 static bool hear_word(usm__ipc_caller *c, const usm__ipc_request *r, int passed)
 {
-    const usm__ipc_process from = c->watch.process;
-    usm__ipc_answer answer = {.magic = USM__IPC_PACKET_MAGIC, .status = USM_OK, .turn = r->turn};
+    const usm__ipc_process from   = c->watch.process;
+    usm__ipc_answer        answer = {
+               .magic = USM__IPC_PACKET_MAGIC, .status = USM_OK, .exchange = r->exchange};
     const usm__ipc_ear *ear;
 
     usm__mutex_lock(&usm__ipc.lock);
@@ -468,7 +469,7 @@ static void fork_service(usm_fork_phase phase)
 }
 
 const usm_part usm__ipc_part = {.name           = "ipc",
-                                .fork           = {{USM__RANK_IPC, usm__cells_fork},
+                                .fork           = {{USM__RANK_IPC, usm__ipc_event_slots_fork},
                                                    {USM__RANK_IPC, usm__ipc_export_fork},
                                                    {USM__RANK_IPC, usm__ipc_import_fork},
                                                    {USM__RANK_RENDEZVOUS, fork_service}},

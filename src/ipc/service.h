@@ -19,7 +19,7 @@ typedef enum usm__ipc_op { USM__IPC_OP_FETCH = 1, USM__IPC_OP_WORD = 2 } usm__ip
 #define USM__IPC_PACKET_MAGIC 0x31435049u /* "IPC1" */
 typedef struct usm__ipc_request {
     uint32_t magic, op;
-    uint64_t turn; /* repeated in the answer, so that late answers are recognised        */
+    uint64_t exchange; /* repeated in the answer, so that late answers are recognised        */
     uint64_t id, nonce;
     uint32_t size;      /* of the message                */
     uint32_t is_asking; /* the message is to be answered */
@@ -28,7 +28,7 @@ typedef struct usm__ipc_request {
 typedef struct usm__ipc_answer {
     uint32_t magic;
     int32_t  status;
-    uint64_t turn; /* 0: an answer to any request, before the connection is closed        */
+    uint64_t exchange; /* 0: an answer to any request, before the connection is closed        */
     uint8_t  extra[USM__IPC_EXTRA_SIZE];
 } usm__ipc_answer;
 
@@ -56,7 +56,7 @@ typedef struct usm__ipc_owner {
     unsigned         refs; /* guarded by the service's lock: one for being in the list       */
     usm__mutex       lock; /* one exchange at a time; guards what follows                    */
     int              fd;   /* written under both locks                                       */
-    uint64_t         turn;
+    uint64_t         exchange;
     uint64_t         connection; /* written under both locks                                 */
 } usm__ipc_owner;
 

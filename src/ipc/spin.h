@@ -3,7 +3,7 @@
  * longer, and sleeping and being woken takes as long.  Where spinning was in vain recently (the
  * condition takes longer, or both processes are on one processor, which the other one then needs)
  * it is less, down to next to nothing; every 16th time it is tried in full again.  Called by
- * turns.c and barrier.c. */
+ * event_slot_wait.c and barrier.c. */
 #ifndef USM_IPC_SPIN_H
 #define USM_IPC_SPIN_H
 

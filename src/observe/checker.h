@@ -10,7 +10,7 @@
 #ifndef USM_OBSERVE_CHECKER_H
 #define USM_OBSERVE_CHECKER_H
 
-#include "observe/watch.h"
+#include "observe/tracked.h"
 
 /* True if a checker is present; determined at the first call. */
 bool usm__checker_present(void);

@@ -11,7 +11,7 @@
  * Where this is impossible (no memory, a device that moves no data, a context inherited through
  * fork()) the block has no zones and no poison, and one warning is logged.
  *
- * Not here: the records of blocks (observe/watch.c), and the moments at which all this happens
+ * Not here: the records of blocks (observe/tracked.c), and the moments at which all this happens
  * (observe/observe.c). */
 #include "observe/debug.h"
 
@@ -421,7 +421,7 @@ size_t usm__debug_list(const usm_pool *pool)
 {
     collection c = {.pool = pool};
 
-    usm__watch_each(collect, &c);
+    usm__tracked_each(collect, &c);
     if (c.count == 0)
         return 0;
     c.cap    = c.count + 64; /* other threads may be allocating */
@@ -429,7 +429,7 @@ size_t usm__debug_list(const usm_pool *pool)
     c.count = c.bytes = 0;
     if (!c.groups)
         c.cap = 0; /* only the sum is reported */
-    usm__watch_each(collect, &c);
+    usm__tracked_each(collect, &c);
     if (c.count == 0)
         goto out;
     if (pool)

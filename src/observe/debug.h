@@ -4,7 +4,7 @@
 #ifndef USM_OBSERVE_DEBUG_H
 #define USM_OBSERVE_DEBUG_H
 
-#include "observe/watch.h"
+#include "observe/tracked.h"
 
 enum { USM__DEBUG_REDZONE = 1, USM__DEBUG_POISON = 2, USM__DEBUG_LEAKS = 4 };
 

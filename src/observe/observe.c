@@ -26,7 +26,7 @@
 #include "observe/hooks.h"
 #include "observe/order_check.h"
 #include "observe/tag.h"
-#include "observe/watch.h"
+#include "observe/tracked.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -147,7 +147,7 @@ static void serve(usm__record *r)
     usm__checker_open(r);
     usm__debug_paint(r);
     usm__checker_serve(r, counts_as_written(r));
-    stale = usm__watch_enter(r);
+    stale = usm__tracked_enter(r);
     if (stale) {
         stale->next = NULL;
         drop_records(stale);
@@ -271,7 +271,7 @@ static void observe_freed(usm_pool *pool, const void *p)
 }
 
 /* The caller owns r, which it took out of the table. */
-static usm_status free_watched(usm__area *area, usm__record *r)
+static usm_status free_tracked(usm__area *area, usm__record *r)
 {
     usm_pool  *pool = area->pool;
     usm_status st;
@@ -378,10 +378,10 @@ static usm_status observe_free(usm__area *area, void *p)
         return usm__freed_recently(p)
                    ? usm__fail(USM_E_DOUBLE_FREE, "%p was freed before; free a block once", p)
                    : refuse(area, p, NULL);
-    r = usm__watch_take(block.base, p);
+    r = usm__tracked_take(block.base, p);
     if (r)
-        return free_watched(area, r);
-    if (usm__watch_find(block.base, &around))
+        return free_tracked(area, r);
+    if (usm__tracked_find(block.base, &around))
         return refuse(area, p, &around);
     if (block.base != p)
         return refuse(area, p, NULL);
@@ -398,7 +398,7 @@ static usm_status observe_block(usm__area *area, const void *p, usm_block *block
 
     if (st != USM_OK)
         return st;
-    if (usm__watch_count() == 0 || !usm__watch_find(whole.base, &r) || !r.is_exact) {
+    if (usm__tracked_count() == 0 || !usm__tracked_find(whole.base, &r) || !r.is_exact) {
         *block = whole;
         return USM_OK;
     }
@@ -441,10 +441,10 @@ static void observe_reset(usm_pool *pool)
 {
     usm__message message;
 
-    if (usm__watch_count() == 0)
+    if (usm__tracked_count() == 0)
         return;
     usm__message_save(&message);
-    forget(usm__watch_sweep(is_gone, pool));
+    forget(usm__tracked_sweep(is_gone, pool));
     usm__message_restore(&message);
 }
 
@@ -452,11 +452,11 @@ static void observe_pool_end(usm_pool *pool)
 {
     usm__record *out;
 
-    if (usm__watch_count() == 0)
+    if (usm__tracked_count() == 0)
         return;
     if (usm__debug_checks() & USM__DEBUG_LEAKS || usm__setting_bool("validation"))
         (void)usm__debug_list(pool);
-    out = usm__watch_sweep(is_of_pool, pool);
+    out = usm__tracked_sweep(is_of_pool, pool);
     for (const usm__record *r = out; r; r = r->next)
         usm__gone_note(r->user); /* a later use is then recognised as that of a freed block */
     forget(out);

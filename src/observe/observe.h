@@ -3,7 +3,7 @@
  * zones, poison, leaks), USM_VALIDATION, valgrind or AddressSanitizer is active.  While none is,
  * nothing here runs.  The rooms below call it through the table of device/observer.h.
  *
- * A block that has a record (observe/watch.h) is in the state USM_BLOCK_WATCHED if its pool has
+ * A block that has a record (observe/tracked.h) is in the state USM_BLOCK_WATCHED if its pool has
  * spans.  The fast path of a free accepts only USM_BLOCK_LIVE, so the free of such a block comes
  * here, on any thread. */
 #ifndef USM_OBSERVE_OBSERVE_H

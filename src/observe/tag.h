@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Internals of tags: the names, their statistics, and the current tag of a thread.
  *
- * A tag is made at its first push and never freed.  observe/watch.h has the tag of each block. */
+ * A tag is made at its first push and never freed.  observe/tracked.h has the tag of each block. */
 #ifndef USM_OBSERVE_TAG_H
 #define USM_OBSERVE_TAG_H
 

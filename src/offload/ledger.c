@@ -5,7 +5,7 @@
  * The launch's lock guards the schedule.  Work that may take long (merging, writing the file to
  * resume from, calling the caller's progress function) is done by one thread at a time, without the
  * lock: a thread that has ended a chunk does it if no other thread is doing it
- * (usm__ledger_settle()).  The same thread ends the launch once nothing is in progress. */
+ * (usm__ledger_finalize()).  The same thread ends the launch once nothing is in progress. */
 #include "offload/parallel.h"
 
 #include "base/inline/clock.h"
@@ -64,7 +64,7 @@ bool usm__ledger_again(void *source, uint32_t member, const usm__chunk *chunk, c
     usm__mutex_lock(&r->lock);
     goes_on = !r->is_stopped && chunk->first < r->cut;
     usm__mutex_unlock(&r->lock);
-    usm__ledger_settle(r);
+    usm__ledger_finalize(r);
     return goes_on;
 }
 
@@ -74,7 +74,7 @@ void usm__ledger_keep(void *source, const usm__chunk *chunk, const usm__piece *p
     usm_parallel_run *r = source;
 
     usm__resume_keep(r->resume, chunk, pieces, copies);
-    usm__ledger_settle(r);
+    usm__ledger_finalize(r);
 }
 
 bool usm__ledger_bring(void *source, const usm__chunk *chunk, const usm__piece *pieces,
@@ -232,7 +232,7 @@ void usm__ledger_ended(void *source, const usm__chunk_end *end)
     usm__mutex_unlock(&r->lock);
     if (is_starving)
         usm__run_feed(r->run);
-    usm__ledger_settle(r);
+    usm__ledger_finalize(r);
 }
 
 /* ---- the one thread's work ----------------------------------------------------------------- */
@@ -496,7 +496,7 @@ static void do_chore(usm_parallel_run *r, chore what, usm__ended *ended)
         usm__ledger_stop(r, st);
 }
 
-void usm__ledger_settle(usm_parallel_run *r)
+void usm__ledger_finalize(usm_parallel_run *r)
 {
     bool        ends = false;
     chore       what;

@@ -246,7 +246,7 @@ usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc, usm
     if (r->launch)
         return USM_OK;
     usm__run_feed(r->run);
-    usm__ledger_settle(r); /* ends the launch if there was nothing to do */
+    usm__ledger_finalize(r); /* ends the launch if there was nothing to do */
     return USM_OK;
 }
 
@@ -291,7 +291,7 @@ void usm_parallel_cancel(usm_parallel_run *r)
     }
     (void)usm__fail(USM_E_CANCELLED, "usm_parallel_cancel() cancelled the launch");
     usm__ledger_stop(r, USM_E_CANCELLED);
-    usm__ledger_settle(r);
+    usm__ledger_finalize(r);
 }
 
 usm_status usm_parallel_get_event(usm_parallel_run *r, usm_event **ev)

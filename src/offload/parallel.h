@@ -94,7 +94,7 @@ struct usm_parallel_run {
                                    schedule */
     uint64_t                  start_ns, resumed;
     bool                      keeps; /* ended chunks are kept, for merges or a file */
-    /* used only by the thread in usm__ledger_settle() */
+    /* used only by the thread in usm__ledger_finalize() */
     usm__tree   **trees; /* by argument; NULL: nothing to merge */
     usm__resume  *resume;
     usm__notifier notifier;
@@ -135,7 +135,7 @@ void usm__ledger_stop(usm_parallel_run *r, usm_status status);
 /* Merges the chunks that have ended, reports progress and, when nothing is left, ends the launch.
  * Any thread, no lock held.  If a thread is doing it already, the call returns and that thread does
  * the work. */
-void usm__ledger_settle(usm_parallel_run *r);
+void usm__ledger_finalize(usm_parallel_run *r);
 /* Waits until the launch is over, and reports members that fall silent.  USM_E_NOT_READY, if
  * gives_up is set and the launch has a silence_ms: only silent members still have chunks. */
 usm_status usm__ledger_wait(usm_parallel_run *r, bool gives_up);

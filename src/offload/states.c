@@ -11,10 +11,11 @@
  * the states that exist of its indices, and starts the others from the beginning.  That requires
  * private copies by leaves; a launch with one copy per chunk keeps no states.
  *
- * The file is replaced by a new one, so that it is whole whenever the process is killed.  A state whose checksum is wrong is ignored, and so are those after it: these chunks
- * start from the beginning.  The number ties the two files together: after one of them was removed
- * by hand, the other is not used.  A chunk that has ended keeps its state in the list until the
- * launch's file has its result, so that at any time one of the two has it. */
+ * The file is replaced by a new one, so that it is whole whenever the process is killed.  A state
+ * whose checksum is wrong is ignored, and so are those after it: these chunks start from the
+ * beginning.  The number ties the two files together: after one of them was removed by hand, the
+ * other is not used.  A chunk that has ended keeps its state in the list until the launch's file
+ * has its result, so that at any time one of the two has it. */
 #include "offload/resume.h"
 
 #include "base/inline/atomic.h"

@@ -174,7 +174,7 @@ static usm_status create(usm_context *owner, uint64_t limit, usm__spill **out)
     usm_list_init(&s->spaces);
     usm_list_init(&s->announced);
     usm_list_init(&s->for_room);
-    usm_list_init(&s->for_turn);
+    usm_list_init(&s->for_ticket);
     usm__mutex_init(&s->lock, USM__RANK_SPILL, "residency");
     st = make_parts(s);
     if (st != USM_OK) {
@@ -194,7 +194,7 @@ static void destroy(usm__spill *s)
     usm__segments_fini(s);
     while (!usm_list_is_empty(&s->announced))
         usm__heap_free(usm_container_of(usm_list_pop(&s->announced), usm__announced, link));
-    usm__account_sub_host(s->owner, (size_t)(s->nfree + s->resident) << s->shift);
+    usm__quota_sub_host(s->owner, (size_t)(s->nfree + s->resident) << s->shift);
     free_parts(s);
     usm__mutex_fini(&s->lock);
     usm__heap_free(s);
@@ -223,7 +223,7 @@ void usm__spill_get_sizes(const usm__spill *s, size_t *block, size_t *sector)
 
 usm_status usm__spill_of(usm_context *ctx, usm__spill **out)
 {
-    bool                   is_own = usm__account_is_own(ctx);
+    bool                   is_own = usm__quota_is_own(ctx);
     _Atomic(usm__spill *) *slot   = is_own ? &ctx->spill : &engines.shared;
     usm__spill            *s      = usm_load_acquire(slot);
     usm_status             st     = USM_OK;
@@ -232,7 +232,7 @@ usm_status usm__spill_of(usm_context *ctx, usm__spill **out)
         usm__mutex_lock(&engines.lock);
         s = usm_load_acquire(slot);
         if (!s) {
-            st = create(is_own ? ctx : NULL, usm__account_buffer_limit(ctx), &s);
+            st = create(is_own ? ctx : NULL, usm__quota_buffer_limit(ctx), &s);
             if (st == USM_OK)
                 usm_store_release(slot, s);
         }
@@ -245,7 +245,7 @@ usm_status usm__spill_of(usm_context *ctx, usm__spill **out)
 
 usm__spill *usm__spill_there(const usm_context *ctx)
 {
-    usm__spill *s = usm__account_is_own(ctx)
+    usm__spill *s = usm__quota_is_own(ctx)
                         ? usm_load_acquire(&((usm_context *)(uintptr_t)ctx)->spill)
                         : usm_load_acquire(&engines.shared);
 
@@ -371,7 +371,7 @@ void usm__deferred_do(usm__spill *s, usm__deferred *d)
 /* The child has no frames (frames.c): no block may be marked resident or used there. */
 static void make_absent(usm__spill *s)
 {
-    usm__account_sub_host(s->owner, (size_t)(s->nfree + s->resident) << s->shift);
+    usm__quota_sub_host(s->owner, (size_t)(s->nfree + s->resident) << s->shift);
     for (uint32_t i = 0; i < s->grown; i++)
         if (s->frame[i].space)
             usm_store_relaxed(&s->frame[i].space->words[s->frame[i].block], USM__BLOCK_ABSENT);

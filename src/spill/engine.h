@@ -154,7 +154,7 @@ usm_status usm__spill_pin(usm__spill *spill, size_t n, const usm__pin *list);
 /* The same for one pin, but returns USM_E_AGAIN at once instead of waiting for memory that others
  * hold.  is_past_turn: it also goes ahead of the threads with a ticket for more memory than there
  * is; for requests whose completion frees memory. */
-usm_status usm__spill_pin_hastily(usm__spill *spill, const usm__pin *pin, bool is_past_turn);
+usm_status usm__spill_pin_hastily(usm__spill *spill, const usm__pin *pin, bool is_past_ticket);
 /* Sleeps until frames that others held may be available; returns at once if that happened since the
  * call before, which set *seen, and on the first call. */
 #define USM__SEEN_NOTHING UINT64_MAX
@@ -178,7 +178,7 @@ usm_status usm__space_commit(usm__space *space);
  * `keep` bytes of frames, it returns up to `bytes` of them to the system and to the memory
  * accounting; returns how many. */
 size_t usm__spill_give_back(usm__spill *spill, size_t bytes, size_t keep);
-/* Counts an eviction of device memory: see src/buffer/places.h. */
+/* Counts an eviction of device memory: see src/buffer/locations.h. */
 void                  usm__spill_count_device_eviction(usm__spill *spill);
 extern const usm_part usm__spill_part;
 

@@ -99,7 +99,7 @@ static uint32_t grow(usm__spill *s)
 
     if (frame == USM__NO_FRAME && s->grown == s->frames.count)
         return USM__NO_FRAME;
-    if (usm__account_add_host(s->owner, s->block_size) != USM_OK)
+    if (usm__quota_add_host(s->owner, s->block_size) != USM_OK)
         return USM__NO_FRAME;
     if (frame != USM__NO_FRAME)
         s->empty_head = s->frame[frame].next;
@@ -119,7 +119,7 @@ static usm_status give_one(usm__spill *s, usm__frame_want *want, usm__deferred *
     if (frame == USM__NO_FRAME)
         return status;
     usm__frames_drop(&s->frames, frame);
-    usm__account_sub_host(s->owner, s->block_size);
+    usm__quota_sub_host(s->owner, s->block_size);
     s->resident--;
     s->frame[frame].next = s->empty_head;
     s->empty_head        = frame;

@@ -165,9 +165,9 @@ struct usm__spill {
 
     usm__mutex lock;
     /* guarded by lock */
-    usm_list     for_room, for_turn; /* threads that sleep: engine.c                        */
-    uint64_t     releases;           /* calls of usm__spill_released()                      */
-    usm__frame  *frame;              /* [frames.count]                                      */
+    usm_list     for_room, for_ticket; /* threads that sleep: engine.c                        */
+    uint64_t     releases;             /* calls of usm__spill_released()                      */
+    usm__frame  *frame;                /* [frames.count]                                      */
     usm__policy *policy;
     uint32_t     free_head, nfree; /* frames that have memory                               */
     uint32_t     grown;            /* frames [0, grown) were ever used                      */
@@ -181,8 +181,8 @@ struct usm__spill {
     char         store_words[320]; /* message of the newest failure to store                 */
     uint64_t     store_failures;
     uint64_t     notified_late_ns; /* last report of a failure that no thread waited for          */
-    const void  *turn; /* the request with the ticket: it alone may take frames             */
-    uint64_t     held; /* how often a thread with the ticket got no memory within wait_ms   */
+    const void  *ticket; /* the request with the ticket: it alone may take frames             */
+    uint64_t     held;   /* how often a thread with the ticket got no memory within wait_ms   */
     usm_list     spaces;
     usm_list     announced;
     usm__line    line;
@@ -399,7 +399,7 @@ typedef struct usm__ahead {
 
 /* An access reached the block by a miss, or by the first use of a block of readahead. */
 void usm__readahead(usm__spill *s, usm__ahead *a, usm__space *space, uint32_t block,
-                    bool was_guess);
+                    bool was_predicted);
 /* An access without fetch reached the block: only the access history is updated. */
 void usm__readahead_passed(usm__spill *s, usm__space *space, uint32_t block);
 /* Begins to load the next of the blocks; nothing waits.  True: something is deferred, and it must

@@ -2,7 +2,7 @@
 /* Pins of many blocks, all or nothing, and waiting for frames; for one block see pin_block.c.
  *
  * No deadlock.  A thread that finds no frame first releases what this call has pinned.  It then
- * takes the ticket (`turn`), if no other thread has it, and waits.  Until the thread with the
+ * takes the ticket, if no other thread has it, and waits.  Until the thread with the
  * ticket has all its blocks, every other request that is not completely resident waits without
  * pinning any.  A thread with the ticket waits for the accesses of others for spill_wait at most;
  * then it fails with USM_E_AGAIN, and the message names these accesses.  The time in which other
@@ -212,7 +212,7 @@ static void unpin_all(usm__pin_request *r)
 }
 
 /* Lock held.  Not USM__DEFERRED: the request is over, or has to begin again. */
-static usm_status pin_in_turn(usm__pin_request *r)
+static usm_status pin_in_ticket(usm__pin_request *r)
 {
     static visit *const phases[USM__PIN_PHASES] = {
         [USM__PIN_FETCH]     = begin_fetch,
@@ -306,16 +306,16 @@ void usm__spill_await_frames(usm__spill *s, uint64_t *seen, uint32_t timeout_ms)
  * not start again. */
 static void set_deadline(usm__pin_request *r, uint64_t now)
 {
-    usm__spill *s         = r->spill;
-    bool        is_turned = s->turn == r && !r->has_turned && s->held == r->held;
+    usm__spill *s           = r->spill;
+    bool        is_ticketed = s->ticket == r && !r->has_ticketed && s->held == r->held;
 
     if (r->deadline == 0) {
         r->held = s->held;
         r->seen = USM__SEEN_NOTHING;
     }
-    if (r->deadline == 0 || is_turned)
+    if (r->deadline == 0 || is_ticketed)
         r->deadline = now + (uint64_t)s->wait_ms * 1000000;
-    r->has_turned |= s->turn == r;
+    r->has_ticketed |= s->ticket == r;
 }
 
 /* pre: the request has no pins.  False: it has waited too long. */
@@ -329,16 +329,16 @@ static bool wait_for_frames(usm__pin_request *r)
         r->started = now;
     set_deadline(r, now);
     left = r->deadline > now ? (r->deadline - now) / 1000000 + 1 : 0;
-    if (left == 0 && (s->turn == r || s->held != r->held)) {
-        s->held += s->turn == r;
+    if (left == 0 && (s->ticket == r || s->held != r->held)) {
+        s->held += s->ticket == r;
         return false;
     }
     left          = left ? left : s->wait_ms + (uint64_t)1;
-    r->marks_pins = s->turn == r;
+    r->marks_pins = s->ticket == r;
     if (r->marks_pins) {
         await_frames(s, &r->seen, (uint32_t)left, &r->deferred);
     } else {
-        usm__deferred_sleep(&r->deferred, &s->for_turn, (uint32_t)left);
+        usm__deferred_sleep(&r->deferred, &s->for_ticket, (uint32_t)left);
         r->seen = USM__SEEN_NOTHING;
     }
     return true;
@@ -359,8 +359,8 @@ static void begin_again(usm__pin_request *r)
 
     if (r->marks_pins)
         note_releases(s, &r->seen);
-    if (r->has_lent && !s->turn)
-        s->turn = r;
+    if (r->has_lent && !s->ticket)
+        s->ticket = r;
     r->marks_pins = r->has_lent = false;
 }
 
@@ -371,9 +371,9 @@ static void ask_others(usm__pin_request *r)
     usm__spill *s = r->spill;
 
     r->asks = r->has_asked = true;
-    r->has_lent            = s->turn == r;
+    r->has_lent            = s->ticket == r;
     if (r->has_lent)
-        s->turn = NULL;
+        s->ticket = NULL;
 }
 
 /* Lock held.  USM__DEFERRED: what is deferred is to be done, and others asked if r->asks. */
@@ -384,8 +384,8 @@ static usm_status pin_all(usm__pin_request *r)
 
     if (!r->is_under_way)
         begin_again(r);
-    if (r->is_under_way || !s->turn || s->turn == r || r->is_past_turn)
-        st = pin_in_turn(r);
+    if (r->is_under_way || !s->ticket || s->ticket == r || r->is_past_ticket)
+        st = pin_in_ticket(r);
     r->is_under_way = st == USM__DEFERRED;
     if (st != USM_E_AGAIN)
         return st;
@@ -397,8 +397,8 @@ static usm_status pin_all(usm__pin_request *r)
     }
     if (r->is_hasty)
         return usm__fail(st, "other accesses hold the memory at present");
-    if (!s->turn)
-        s->turn = r;
+    if (!s->ticket)
+        s->ticket = r;
     if (!wait_for_frames(r))
         return fail_held(s);
     r->has_asked = false;
@@ -430,9 +430,9 @@ static void end_wait(usm__pin_request *r)
     usm__spill *s = r->spill;
     uint64_t    ns;
 
-    if (s->turn == r) {
-        s->turn = NULL;
-        usm__spill_wake(&s->for_turn);
+    if (s->ticket == r) {
+        s->ticket = NULL;
+        usm__spill_wake(&s->for_ticket);
         usm__spill_released(s); /* hasty requests wait for frames, not for the ticket */
     }
     if (r->started == 0)
@@ -539,16 +539,16 @@ static usm_status pin(usm__pin_request *r)
 
 /* Not all blocks were hit. */
 static usm_status pin_list(usm__spill *s, size_t n, const usm__pin *list, bool is_hasty,
-                           bool is_past_turn)
+                           bool is_past_ticket)
 {
     unsigned char    few[MARKS_INLINE] = {0};
-    usm__pin_request r                 = {.spill        = s,
-                                          .n            = n,
-                                          .list         = list,
-                                          .may_wait     = true,
-                                          .is_hasty     = is_hasty,
-                                          .is_past_turn = is_past_turn,
-                                          .hand         = USM__NO_FRAME};
+    usm__pin_request r                 = {.spill          = s,
+                                          .n              = n,
+                                          .list           = list,
+                                          .may_wait       = true,
+                                          .is_hasty       = is_hasty,
+                                          .is_past_ticket = is_past_ticket,
+                                          .hand           = USM__NO_FRAME};
     usm_status       st                = check_size(&r);
 
     if (st != USM_OK)
@@ -569,9 +569,9 @@ usm_status usm__spill_pin(usm__spill *s, size_t n, const usm__pin *list)
     return hit_all(n, list) ? USM_OK : pin_list(s, n, list, false, false);
 }
 
-usm_status usm__spill_pin_hastily(usm__spill *s, const usm__pin *pin, bool is_past_turn)
+usm_status usm__spill_pin_hastily(usm__spill *s, const usm__pin *pin, bool is_past_ticket)
 {
-    return hit_all(1, pin) ? USM_OK : pin_list(s, 1, pin, true, is_past_turn);
+    return hit_all(1, pin) ? USM_OK : pin_list(s, 1, pin, true, is_past_ticket);
 }
 
 void usm__space_unpin(usm__space *space, size_t offset, size_t size, usm_access_mode mode)

@@ -43,16 +43,16 @@ typedef struct usm__pin_request {
     size_t          n;
     const usm__pin *list;
     bool            may_wait;
-    bool            is_hasty;     /* but does not wait for memory that others hold             */
-    bool            is_past_turn; /* it frees memory: a thread with a ticket would wait for it */
-    bool            asks;         /* other parts are to be asked for memory, without the lock  */
-    bool            has_asked;    /* it has asked them                                         */
-    bool            has_lent;     /* it left the ticket to others while it asks                */
-    bool            has_turned;   /* it has or had the ticket                                  */
-    bool            is_under_way; /* it is between two blocks, or at one for the second time   */
-    bool            marks_pins;   /* it has waited for frames: usm__spill_await_frames()       */
-    uint64_t        held;         /* the engine's `held` when it first had to wait for frames  */
-    uint64_t        seen;         /* as of usm__spill_await_frames()                           */
+    bool            is_hasty;       /* but does not wait for memory that others hold             */
+    bool            is_past_ticket; /* it frees memory: a thread with a ticket would wait for it */
+    bool            asks;           /* other parts are to be asked for memory, without the lock  */
+    bool            has_asked;      /* it has asked them                                         */
+    bool            has_lent;       /* it left the ticket to others while it asks                */
+    bool            has_ticketed;   /* it has or had the ticket                                  */
+    bool            is_under_way;   /* it is between two blocks, or at one for the second time   */
+    bool            marks_pins;     /* it has waited for frames: usm__spill_await_frames()       */
+    uint64_t        held;           /* the engine's `held` when it first had to wait for frames  */
+    uint64_t        seen;           /* as of usm__spill_await_frames()                           */
     uint64_t        deadline;
     uint64_t        started; /* time at which it first had to wait; 0: it did not */
     size_t          blocks;  /* blocks of the list, counted each time that one is named */

@@ -80,7 +80,7 @@ typedef struct past {
 struct usm__policy {
     uint32_t frames, history;
     uint32_t evictions; /* number of evictions; wraps, so only differences count              */
-    uint32_t small_most, young_most, guess_most, order_slack;
+    uint32_t small_most, young_most, predicted_most, order_slack;
     uint32_t share; /* frames for new blocks: grows while they come back soon after eviction      */
     queue    queues[QUEUES];
     /* the order in which blocks come back */
@@ -137,14 +137,14 @@ static uint32_t at_most(uint32_t n, uint32_t most)
 
 void usm__policy_init(usm__policy *p, uint32_t frames)
 {
-    p->frames      = frames;
-    p->history     = history_of(frames);
-    p->small_most  = at_least(frames / 10, at_most(frames / 4, 4));
-    p->small_most  = at_least(p->small_most, 1);
-    p->young_most  = at_least(at_most(p->small_most / 2, 8), 1);
-    p->guess_most  = frames < 8 ? 1 : at_least(frames / 4, at_most(frames / 2, 10));
-    p->order_slack = at_most(at_least(frames / 16, 4), 64);
-    p->share       = p->small_most;
+    p->frames         = frames;
+    p->history        = history_of(frames);
+    p->small_most     = at_least(frames / 10, at_most(frames / 4, 4));
+    p->small_most     = at_least(p->small_most, 1);
+    p->young_most     = at_least(at_most(p->small_most / 2, 8), 1);
+    p->predicted_most = frames < 8 ? 1 : at_least(frames / 4, at_most(frames / 2, 10));
+    p->order_slack    = at_most(at_least(frames / 16, 4), 64);
+    p->share          = p->small_most;
     for (int q = 0; q < QUEUES; q++)
         p->queues[q] = (queue){NONE, NONE, 0};
 }
@@ -393,18 +393,18 @@ void usm__policy_insert(usm__policy *p, uint32_t frame, uint64_t key, usm__polic
 void usm__policy_remove(usm__policy *p, uint32_t frame, bool is_evicted)
 {
     slot *s = &p->slots[frame];
-    bool  is_guess, was_main;
+    bool  is_predicted, was_main;
 
     if (s->queue == OUT)
         return;
-    was_main = s->queue == MAIN;
-    is_guess = s->queue == GUESS || s->queue == ANNOUNCED;
+    was_main     = s->queue == MAIN;
+    is_predicted = s->queue == GUESS || s->queue == ANNOUNCED;
     unlink_slot(p, frame);
     if (!is_evicted)
         return;
-    if (!is_guess) /* a block of readahead that was not used says nothing about its reuse */
+    if (!is_predicted) /* a block of readahead that was not used says nothing about its reuse */
         remember(p, s->key, was_main);
-    p->evictions += is_guess ? 0 : 1;
+    p->evictions += is_predicted ? 0 : 1;
 }
 
 void usm__policy_used(usm__policy *p, uint32_t frame)
@@ -424,9 +424,9 @@ void usm__policy_demote(usm__policy *p, uint32_t frame)
     p->slots[frame].demoted = true;
 }
 
-uint32_t usm__policy_guess_room(const usm__policy *p)
+uint32_t usm__policy_readahead_room(const usm__policy *p)
 {
-    return p->guess_most - at_most(count(p, GUESS), p->guess_most);
+    return p->predicted_most - at_most(count(p, GUESS), p->predicted_most);
 }
 
 bool usm__policy_is_cyclic(const usm__policy *p)
@@ -547,7 +547,7 @@ static uint32_t find_stale(search *s)
 /* Blocks of readahead that were not used in time. */
 static bool is_overdue(const usm__policy *p, queue_id id)
 {
-    uint32_t most   = id == GUESS ? p->guess_most : at_least(p->frames / 2, 1);
+    uint32_t most   = id == GUESS ? p->predicted_most : at_least(p->frames / 2, 1);
     uint32_t head   = p->queues[id].head;
     uint32_t factor = id == GUESS ? 1 : 4;
 

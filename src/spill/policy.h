@@ -62,7 +62,7 @@ size_t usm__policy_clean_ahead(usm__policy *p, uint32_t *frames, size_t n,
 bool usm__policy_is_cyclic(const usm__policy *p);
 /* How many more blocks of readahead (PREFETCH) may be inserted now without evicting demanded ones.
  * The engine asks before each batch, because frames that are being filled cannot be taken back. */
-uint32_t usm__policy_guess_room(const usm__policy *p);
+uint32_t usm__policy_readahead_room(const usm__policy *p);
 bool     usm__policy_is_valid(const usm__policy *p);
 
 #endif

@@ -6,7 +6,7 @@
  *              is few strides ahead of.  An access that continues none is compared with the
  *              recent ones that did not either: a neighbour, or three points in a line, begin a
  *              stream, whatever other accesses were in between.
- *     tour     the block that followed each block last time.  Predictions are first compared with
+ *     history  the block that followed each block last time.  Predictions are first compared with
  *              the accesses that follow, before they are used, so a random order costs nothing.
  *
  * The cost of wrong predictions is bounded in three ways.  A stream that four accesses have not
@@ -51,9 +51,9 @@ struct usm__prefetch {
     uint32_t     prev, repeats;
     stream       streams[STREAMS];
     uint32_t     recent[RECENT], recent_when[RECENT], nrecent; /* accesses of no stream; a ring */
-    /* successors ("tour") */
-    bool     tour_is_right; /* the last prediction                                            */
-    uint32_t tour_score, tour_limit, tour_asked, tour_ahead;
+    /* successors */
+    bool     history_is_right; /* the last prediction                                            */
+    uint32_t history_score, history_limit, history_asked, history_ahead;
     uint32_t after[]; /* by block: its successor + 1                                          */
 };
 
@@ -81,19 +81,19 @@ uint32_t usm__prefetch_usual(uint32_t frames, uint64_t block_size)
 
 void usm__prefetch_init(usm__prefetch *p, uint32_t blocks, uint32_t most)
 {
-    p->blocks     = blocks;
-    p->most       = most;
-    p->reach      = most;
-    p->tour_limit = most;
-    p->tokens     = TOKENS;
+    p->blocks        = blocks;
+    p->most          = most;
+    p->reach         = most;
+    p->history_limit = most;
+    p->tokens        = TOKENS;
 }
 
 void usm__prefetch_set(usm__prefetch *p, usm__pattern pattern, uint32_t most)
 {
-    p->pattern    = pattern;
-    p->most       = most;
-    p->reach      = most;
-    p->tour_limit = most;
+    p->pattern       = pattern;
+    p->most          = most;
+    p->reach         = most;
+    p->history_limit = most;
     memset(p->streams, 0, sizeof(p->streams));
 }
 
@@ -124,7 +124,7 @@ static int64_t steps_ahead(const stream *s, uint32_t block)
 }
 
 /* The stream that the block continues.  A stream without a recent access must be met exactly. */
-static stream *find_stream(usm__prefetch *p, uint32_t block, bool was_guess, int64_t *steps)
+static stream *find_stream(usm__prefetch *p, uint32_t block, bool was_predicted, int64_t *steps)
 {
     stream *best = NULL;
 
@@ -134,7 +134,7 @@ static stream *find_stream(usm__prefetch *p, uint32_t block, bool was_guess, int
 
         if (n == 0 || n > (int64_t)window(s) + 2 || (best != NULL && n >= *steps))
             continue;
-        if (n > 1 && !was_guess && p->now - s->seen > NEAR_TIME / 4)
+        if (n > 1 && !was_predicted && p->now - s->seen > NEAR_TIME / 4)
             continue;
         best   = s;
         *steps = n;
@@ -251,11 +251,11 @@ static stream *find_new(usm__prefetch *p, uint32_t block)
     return s;
 }
 
-static void go_on(usm__prefetch *p, stream *s, uint32_t block, int64_t steps, bool was_guess)
+static void go_on(usm__prefetch *p, stream *s, uint32_t block, int64_t steps, bool was_predicted)
 {
     s->last = block;
     s->seen = p->now;
-    if (was_guess) {
+    if (was_predicted) {
         s->used++;
         s->limit = at_most(s->limit + 1, p->most);
     } else {
@@ -263,7 +263,7 @@ static void go_on(usm__prefetch *p, stream *s, uint32_t block, int64_t steps, bo
     }
     if ((s->ahead - s->last) / s->stride < 0)
         s->ahead = block;
-    if (steps == 1 || was_guess)
+    if (steps == 1 || was_predicted)
         s->run += s->run < RETRY;
     else
         s->run = at_most(s->run, SURE - 1) / 2 + 1;
@@ -277,39 +277,39 @@ static void go_on(usm__prefetch *p, stream *s, uint32_t block, int64_t steps, bo
 
 /* --- successors ---------------------------------------------------------------------- */
 
-static void note_order(usm__prefetch *p, uint32_t block, bool was_guess)
+static void note_order(usm__prefetch *p, uint32_t block, bool was_predicted)
 {
     bool is_right = p->has_prev && p->after[p->prev] == block + 1;
 
     if (is_right) {
-        p->tour_score = at_most(p->tour_score + 1, TOUR_MAX);
-        if (was_guess || (p->tour_limit == 0 && p->tour_score == TOUR_MAX))
-            p->tour_limit = at_most(p->tour_limit + 1, p->most);
+        p->history_score = at_most(p->history_score + 1, TOUR_MAX);
+        if (was_predicted || (p->history_limit == 0 && p->history_score == TOUR_MAX))
+            p->history_limit = at_most(p->history_limit + 1, p->most);
     } else {
-        p->tour_score /= 2;
-        p->tour_limit = p->tour_asked > 0 ? p->tour_limit / 2 : p->tour_limit;
-        p->tour_asked = 0;
+        p->history_score /= 2;
+        p->history_limit = p->history_asked > 0 ? p->history_limit / 2 : p->history_limit;
+        p->history_asked = 0;
     }
-    p->tour_is_right = is_right;
-    if (is_right && p->tour_asked > 0)
-        p->tour_asked--;
+    p->history_is_right = is_right;
+    if (is_right && p->history_asked > 0)
+        p->history_asked--;
     if (p->has_prev)
         p->after[p->prev] = block + 1;
-    if (p->tour_asked == 0)
-        p->tour_ahead = block;
+    if (p->history_asked == 0)
+        p->history_ahead = block;
 }
 
-static size_t ask_tour(usm__prefetch *p, uint32_t most, uint32_t *out, size_t cap)
+static size_t ask_history(usm__prefetch *p, uint32_t most, uint32_t *out, size_t cap)
 {
     size_t n = 0;
 
-    if (p->tour_score < TOUR_SURE || !p->tour_is_right)
+    if (p->history_score < TOUR_SURE || !p->history_is_right)
         return 0;
-    most = at_most(at_most(most, p->tour_score / 4), p->tour_limit);
-    while (n < cap && p->tour_asked < most && p->after[p->tour_ahead] != 0) {
-        p->tour_ahead = p->after[p->tour_ahead] - 1;
-        p->tour_asked++;
-        out[n++] = p->tour_ahead;
+    most = at_most(at_most(most, p->history_score / 4), p->history_limit);
+    while (n < cap && p->history_asked < most && p->after[p->history_ahead] != 0) {
+        p->history_ahead = p->after[p->history_ahead] - 1;
+        p->history_asked++;
+        out[n++] = p->history_ahead;
     }
     return n;
 }
@@ -344,7 +344,7 @@ static size_t ask_stream(usm__prefetch *p, stream *s, uint32_t *out, size_t cap)
     return n;
 }
 
-size_t usm__prefetch_next(usm__prefetch *p, uint32_t block, bool was_guess, uint32_t *out,
+size_t usm__prefetch_next(usm__prefetch *p, uint32_t block, bool was_predicted, uint32_t *out,
                           size_t cap)
 {
     int64_t steps = 0;
@@ -359,19 +359,19 @@ size_t usm__prefetch_next(usm__prefetch *p, uint32_t block, bool was_guess, uint
     }
     p->repeats = 0;
     p->now++;
-    if (was_guess || p->now % TOKEN_EVERY == 0)
+    if (was_predicted || p->now % TOKEN_EVERY == 0)
         p->tokens = at_most(p->tokens + 1, TOKENS);
-    note_order(p, block, was_guess);
-    s = find_stream(p, block, was_guess, &steps);
+    note_order(p, block, was_predicted);
+    s = find_stream(p, block, was_predicted, &steps);
     if (s != NULL)
-        go_on(p, s, block, steps, was_guess);
+        go_on(p, s, block, steps, was_predicted);
     else if (find_passed(p, block) == NULL)
         s = find_new(p, block);
     p->in_order = p->now == 1 || (s != NULL && s->run >= SURE); /* three in a row occur by chance */
     if (s != NULL)
         n = ask_stream(p, s, out, cap);
     else
-        n = ask_tour(p, p->most, out, cap);
+        n = ask_history(p, p->most, out, cap);
     p->prev     = block;
     p->has_prev = true;
     return n;
@@ -396,5 +396,5 @@ void usm__prefetch_wasted(usm__prefetch *p, uint32_t block)
         return;
     }
     p->tokens -= p->tokens > 0;
-    p->tour_limit = p->tour_asked > 0 ? p->tour_limit / 2 : p->tour_limit;
+    p->history_limit = p->history_asked > 0 ? p->history_limit / 2 : p->history_limit;
 }

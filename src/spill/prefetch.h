@@ -35,9 +35,9 @@ void usm__prefetch_set(usm__prefetch *p, usm__pattern pattern, uint32_t most);
 /* The engine reports an access to `block` that missed, or that was the first use of a block of
  * readahead (was_guess).  Writes to `out` the blocks to load now, nearest first, without those
  * requested recently; the engine skips those that are resident.  cap: how many the engine would
- * load now (at most usm__policy_guess_room()): the rest is requested next time.  cap is 0 for an
+ * load now (at most usm__policy_readahead_room()): the rest is requested next time. cap is 0 for an
  * access that loads nothing (NO_INIT): it updates the history only.  Returns how many. */
-size_t usm__prefetch_next(usm__prefetch *p, uint32_t block, bool was_guess, uint32_t *out,
+size_t usm__prefetch_next(usm__prefetch *p, uint32_t block, bool was_predicted, uint32_t *out,
                           size_t cap);
 /* A block of readahead was evicted without having been used. */
 void usm__prefetch_wasted(usm__prefetch *p, uint32_t block);

@@ -31,7 +31,7 @@ static bring bring_block(usm__spill *s, usm__ahead *a, usm__space *space, uint32
     if (usm__block_of(space, block)->content == USM__CONTENT_ZERO ||
         usm__state_of(usm_load_relaxed(&space->words[block])) != USM__BLOCK_ABSENT)
         return BRING_DONE;
-    if (s->turn || s->loads >= 2 * usm__tiers_depth(s->tiers))
+    if (s->ticket || s->loads >= 2 * usm__tiers_depth(s->tiers))
         return BRING_NO_ROOM;
     frame = usm__frame_get(s, &a->want, &status, d);
     if (frame == USM__NO_FRAME)
@@ -327,13 +327,13 @@ static void hold_next(usm__spill *s, usm__ahead *a, usm__space *space, size_t mo
     }
 }
 
-static void ahead_in_line(usm__spill *s, usm__ahead *a, usm__space *space, bool was_guess)
+static void ahead_in_line(usm__spill *s, usm__ahead *a, usm__space *space, bool was_predicted)
 {
     usm__line *line = &s->line;
     uint32_t   most = usm__prefetch_usual(s->frames.count, s->block_size);
-    uint32_t   room = usm__policy_guess_room(s->policy);
+    uint32_t   room = usm__policy_readahead_room(s->policy);
 
-    if (was_guess && line->window < most)
+    if (was_predicted && line->window < most)
         line->window += 2;
     if (!follow_line(s, space))
         return;
@@ -354,19 +354,21 @@ void usm__readahead_wasted(usm__spill *s, usm__space *space, uint32_t block)
 
 /* --- readahead ---------------------------------------------------------------------------- */
 
-static void guess(usm__spill *s, usm__ahead *a, usm__space *space, uint32_t block, bool was_guess)
+static void predicted(usm__spill *s, usm__ahead *a, usm__space *space, uint32_t block,
+                      bool was_predicted)
 {
-    size_t room = usm__policy_guess_room(s->policy);
+    size_t room = usm__policy_readahead_room(s->policy);
 
     a->kind      = USM__AHEAD_BLOCKS;
     a->hint      = space->more->pattern == USM__PATTERN_SEQUENTIAL ? USM__HINT_PREFETCH_SEQUENTIAL
                                                                    : USM__HINT_PREFETCH;
     a->spaces[0] = space;
-    a->n         = usm__prefetch_next(space->more->prefetch, block, was_guess, a->blocks,
+    a->n         = usm__prefetch_next(space->more->prefetch, block, was_predicted, a->blocks,
                               room < USM__AHEAD_BLOCKS_MAX ? room : USM__AHEAD_BLOCKS_MAX);
 }
 
-void usm__readahead(usm__spill *s, usm__ahead *a, usm__space *space, uint32_t block, bool was_guess)
+void usm__readahead(usm__spill *s, usm__ahead *a, usm__space *space, uint32_t block,
+                    bool was_predicted)
 {
     usm_assert(a->kind == USM__AHEAD_NONE);
     a->n = a->next = 0;
@@ -377,9 +379,9 @@ void usm__readahead(usm__spill *s, usm__ahead *a, usm__space *space, uint32_t bl
     } else if (space->more->pattern == USM__PATTERN_RANDOM) {
         return;
     } else if (is_in_line(space)) {
-        ahead_in_line(s, a, space, was_guess);
+        ahead_in_line(s, a, space, was_predicted);
     } else {
-        guess(s, a, space, block, was_guess);
+        predicted(s, a, space, block, was_predicted);
     }
 }
 

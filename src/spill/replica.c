@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The copies of a block as an object: entries are added, dropped and forgotten; whether a set of
  * tiers has copies at all; statistics.  Not here: transfers (replica_write.c, replica_read.c),
- * replica targets (replica_place.c), re-replication (replica_repair.c).  Called by tier.c, tier_io.c
- * and these.
+ * replica targets (replica_place.c), re-replication (replica_repair.c).  Called by tier.c,
+ * tier_io.c and these.
  *
  * An entry that is no longer a copy is dropped at once, or, while a transfer is under way there,
  * after the last one: a transport is never asked to forget a slot that it transfers. */

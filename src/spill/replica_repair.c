@@ -19,8 +19,9 @@
  * may forget the block at any time (m->s is NULL then): then the repair frees the slots that it has
  * under way.
  *
- * The functions of a repair under way (is_repairing) are called without the lock, and take it for the
- * moments in which they look at the block or its targets.  The rest of usm__repair is the repair's. */
+ * The functions of a repair under way (is_repairing) are called without the lock, and take it for
+ * the moments in which they look at the block or its targets.  The rest of usm__repair is the
+ * repair's. */
 #include "spill/replica.h"
 
 #include "base/log.h"

@@ -156,7 +156,7 @@ static void on_content(void *arg, uint64_t block, bool is_blank)
     node *n = arg;
 
     if (!is_blank && n->readers[block] + n->writers[block] > 0 &&
-        n->machine.local[block].hold != USM__SHARED_COPY)
+        n->machine.local[block].hold != USM__HOLD_SHARED)
         found("what is accessed is taken away");
     /* A copy whose owner has ended stays for those that look at it. */
     if (n->readers[block] == 0)
@@ -514,7 +514,7 @@ static bool begin_world(uint64_t seed)
 static bool is_owned(uint64_t b)
 {
     for (uint32_t r = 0; r < w.ranks; r++)
-        if (!w.nodes[r].is_dead && w.nodes[r].machine.local[b].hold >= USM__SHARED_OWNER)
+        if (!w.nodes[r].is_dead && w.nodes[r].machine.local[b].hold >= USM__HOLD_OWNED)
             return true;
     return false;
 }
@@ -543,7 +543,7 @@ static void check_end(void)
         uint32_t owners = 0;
 
         for (uint32_t r = 0; r < w.ranks; r++)
-            owners += !w.nodes[r].is_dead && w.nodes[r].machine.local[b].hold >= USM__SHARED_OWNER;
+            owners += !w.nodes[r].is_dead && w.nodes[r].machine.local[b].hold >= USM__HOLD_OWNED;
         if (owners > 1)
             found("two ranks own one block");
         if (owners == 0 && w.kills == 0)

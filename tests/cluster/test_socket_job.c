@@ -220,8 +220,8 @@ static void stand_still(uint32_t rank, uint32_t count)
         (void)raise(SIGSTOP);
     else
         wait_for(&board->step, 1); /* it stands still */
-    /* Its last sign of life is at most a quarter older.  Who watches may be told late, and then only
-     * of the last state. */
+    /* Its last sign of life is at most a quarter older.  Who watches may be told late, and then
+     * only of the last state. */
     while (rank == 0 && vclock_now_ms() - begun < LEASE_MS * 5 / 8)
         vclock_pass(STEP_MS, STEP_MS);
     while (rank == 0 && atomic_load(&slow_at) == 0)

@@ -133,17 +133,17 @@ void net_arrive(net *n, message *m)
 
 /* ---- sending ---------------------------------------------------------------------------- */
 
-static uint64_t *lane_of(net *n, const message *m)
+static uint64_t *slot_of(net *n, const message *m)
 {
     for (size_t i = 0; i < n->nlanes; i++)
-        if (n->lanes[i].from == m->from && n->lanes[i].to == m->to && n->lanes[i].tag == m->tag)
-            return &n->lanes[i].last;
-    if (n->nlanes == n->lanes_cap) {
-        n->lanes_cap = n->lanes_cap ? 2 * n->lanes_cap : 64;
-        n->lanes     = net_grown(n->lanes, n->lanes_cap * sizeof *n->lanes);
+        if (n->slots[i].from == m->from && n->slots[i].to == m->to && n->slots[i].tag == m->tag)
+            return &n->slots[i].last;
+    if (n->nlanes == n->slots_cap) {
+        n->slots_cap = n->slots_cap ? 2 * n->slots_cap : 64;
+        n->slots     = net_grown(n->slots, n->slots_cap * sizeof *n->slots);
     }
-    n->lanes[n->nlanes] = (lane){m->from, m->to, m->tag, 0};
-    return &n->lanes[n->nlanes++].last;
+    n->slots[n->nlanes] = (slot){m->from, m->to, m->tag, 0};
+    return &n->slots[n->nlanes++].last;
 }
 
 static void hurts(net *n, const message *m, bool data)
@@ -194,7 +194,7 @@ static void put_on_wire(net *n, message *m, const net_rates *rates)
         count_fault(n, m, &n->stats.reordered);
         at += net_drawn(n, 8 * n->params.latency_ns);
     } else {
-        last  = lane_of(n, m);
+        last  = slot_of(n, m);
         at    = at > *last ? at : *last + 1;
         *last = at;
     }

@@ -428,6 +428,6 @@ void net_destroy(net *n)
     }
     free_messages(&n->held);
     free(n->events);
-    free(n->lanes);
+    free(n->slots);
     free(n);
 }

@@ -41,10 +41,10 @@ typedef struct list {
     size_t n, cap;
 } list;
 
-typedef struct lane { /* the last arrival of a pair and tag */
+typedef struct slot { /* the last arrival of a pair and tag */
     uint32_t from, to, tag;
     uint64_t last;
-} lane;
+} slot;
 
 typedef struct plan {
     net_moment moment;
@@ -75,8 +75,8 @@ struct net {
     void    *sniff_arg;
     event   *events; /* a heap */
     size_t   nevents, cap;
-    lane    *lanes;
-    size_t   nlanes, lanes_cap;
+    slot    *slots;
+    size_t   nlanes, slots_cap;
     bool     is_cut[NET_NODES_MAX][NET_NODES_MAX], drops[NET_NODES_MAX][NET_NODES_MAX];
     bool     hurt[NET_NODES_MAX][NET_NODES_MAX], hurt_data[NET_NODES_MAX][NET_NODES_MAX];
     uint64_t heard[NET_NODES_MAX][NET_NODES_MAX], silence[NET_NODES_MAX][NET_NODES_MAX];

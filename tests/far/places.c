@@ -20,7 +20,7 @@ typedef struct shadow { /* of a transfer, while far has it */
 } shadow;
 
 typedef struct held { /* the first sector of a slot */
-    uint64_t slot, word;
+    uint64_t slot_number, word;
     bool     is_known;
 } held;
 
@@ -44,14 +44,14 @@ static struct {
     unsigned             nheld;
 } s;
 
-static held *held_at(uint64_t slot, bool makes)
+static held *held_at(uint64_t slot_number, bool makes)
 {
     held *unused = NULL;
 
     for (unsigned i = 0; i < s.nheld; i++) {
-        if (s.held[i].slot == slot)
+        if (s.held[i].slot_number == slot_number)
             return &s.held[i];
-        if (s.held[i].slot == UINT64_MAX)
+        if (s.held[i].slot_number == UINT64_MAX)
             unused = &s.held[i];
     }
     if (!makes)
@@ -59,7 +59,7 @@ static held *held_at(uint64_t slot, bool makes)
     if (!unused && s.nheld == HELD_MAX)
         abort();
     unused  = unused ? unused : &s.held[s.nheld++];
-    *unused = (held){.slot = slot};
+    *unused = (held){.slot_number = slot_number};
     return unused;
 }
 
@@ -68,9 +68,9 @@ unsigned places_with(uint64_t word, bool away)
     unsigned n = 0;
 
     for (unsigned i = 0; i < s.nheld; i++)
-        n += s.held[i].slot != UINT64_MAX && s.held[i].is_known && s.held[i].word == word &&
-             s.places[s.held[i].slot >> 48].state != USM_PLACE_LOST &&
-             (away || s.places[s.held[i].slot >> 48].state != USM_PLACE_LEAVING);
+        n += s.held[i].slot_number != UINT64_MAX && s.held[i].is_known && s.held[i].word == word &&
+             s.places[s.held[i].slot_number >> 48].state != USM_PLACE_LOST &&
+             (away || s.places[s.held[i].slot_number >> 48].state != USM_PLACE_LEAVING);
     return n;
 }
 
@@ -83,10 +83,11 @@ bool places_are_idle(void)
 void places_forget_behind(void)
 {
     for (unsigned i = 0; i < s.nheld; i++) {
-        uint64_t slot = s.held[i].slot;
+        uint64_t slot_number = s.held[i].slot_number;
 
-        if (slot != UINT64_MAX && s.places[slot >> 48].state == USM_PLACE_UP)
-            far_forget(s.store, s.places[slot >> 48].peer, slot & (UINT64_MAX >> 16), 1);
+        if (slot_number != UINT64_MAX && s.places[slot_number >> 48].state == USM_PLACE_UP)
+            far_forget(s.store, s.places[slot_number >> 48].peer, slot_number & (UINT64_MAX >> 16),
+                       1);
     }
 }
 
@@ -267,7 +268,7 @@ static void sim_forget(void *store, uint64_t first, uint64_t n)
         held *h = held_at(i, false);
 
         if (h)
-            h->slot = UINT64_MAX;
+            h->slot_number = UINT64_MAX;
     }
     if (which < s.nplaces && s.places[which].state != USM_PLACE_LOST)
         far_forget(s.store, s.places[which].peer, first & (UINT64_MAX >> 16), n);

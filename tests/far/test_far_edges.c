@@ -285,7 +285,7 @@ static void world_begin_lingering(void)
     CHECK_INT(at[0].lost, 0);
 }
 
-static void all_slots_linger_and_are_used_again(void)
+static void all_slot_numbers_linger_and_are_used_again(void)
 {
     world_begin_lingering();
     fill(data[1], 2);
@@ -300,7 +300,7 @@ static void all_slots_linger_and_are_used_again(void)
     world_end();
 }
 
-static void who_gives_no_slot_back_is_lost(void)
+static void who_gives_no_slot_number_back_is_lost(void)
 {
     world_begin_lingering();
     CHECK_INT(job_run(USM_TRANSFER_STORE, 1, data[0]), USM_E_IO);
@@ -328,7 +328,7 @@ static int receives_of_stores(uint32_t i)
     return n;
 }
 
-static void slots_of_a_session_that_is_over_are_used_again(void)
+static void slot_numbers_of_a_session_that_is_over_are_used_again(void)
 {
     job stores = {.t = {.size = (size_t)2 * PIECE}}, fetches = stores;
 
@@ -373,9 +373,9 @@ static const plain_case cases[] = {
     CASE(memory_may_be_short_from_any_allocation_on),
     CASE(damaged_headers_are_refused),
     CASE(damaged_bodies_have_another_sum),
-    CASE(all_slots_linger_and_are_used_again),
-    CASE(who_gives_no_slot_back_is_lost),
-    CASE(slots_of_a_session_that_is_over_are_used_again),
+    CASE(all_slot_numbers_linger_and_are_used_again),
+    CASE(who_gives_no_slot_number_back_is_lost),
+    CASE(slot_numbers_of_a_session_that_is_over_are_used_again),
     {NULL, NULL},
 };
 

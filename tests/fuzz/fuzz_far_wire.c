@@ -76,10 +76,10 @@ static uint64_t take(const uint8_t *at, unsigned bytes)
 /* A header of the session, from the RECORD bytes. */
 static far_header header_of(const bench *b, const uint8_t *r)
 {
-    far_header h = {.op     = (far_wire_op)(r[1] % FAR_OP_END),
-                    .status = (far_wire_status)(r[2] % FAR_STATUS_END),
-                    .slot   = r[3] & 0x80 ? (uint16_t)take(r + 3, 2) : r[3] & 7,
-                    .shift  = r[5] & 0x80 ? r[5] & 63 : 13};
+    far_header h = {.op          = (far_wire_op)(r[1] % FAR_OP_END),
+                    .status      = (far_wire_status)(r[2] % FAR_STATUS_END),
+                    .slot_number = r[3] & 0x80 ? (uint16_t)take(r + 3, 2) : r[3] & 7,
+                    .shift       = r[5] & 0x80 ? r[5] & 63 : 13};
 
     h.from      = r[0] & 0x40 ? take(r + 6, 8) : b->last.from;
     h.to        = r[0] & 0x40 ? take(r + 7, 8) : b->last.to;
@@ -299,7 +299,7 @@ static void one_record(bench *b, const uint8_t *r)
     if (tag != FAR_TAG_HEADER)
         size += r[22] & 0x80 ? (size_t)r[22] * 48 : r[22] & 1 ? PAGE : FAR_JOIN_BODY;
     if (tag >= FAR_TAG_STORE)
-        tag += h.slot & 7u;
+        tag += h.slot_number & 7u;
     if (tag >= FAR_TAG_STORE && r[22] & 2)
         size -= FAR_HEADER;
     net_inject(b->n, 1, 0, tag, bytes, size);

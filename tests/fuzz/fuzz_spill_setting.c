@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[n] = 0;
     set("spill", text, parses(usm__settings_check_spill, text));
     set("spill_codec", text, parses(usm__settings_check_codec, text));
-    set("memory_limit", text, parses(usm__account_check, text));
+    set("memory_limit", text, parses(usm__quota_check, text));
     (void)parses(usm__settings_check_key, text);
     fuzz_file(text);
     return 0;

@@ -5,9 +5,10 @@
  *
  *     agree_model [--seed N] [--seeds N] [--seconds S] [--planted=forged|dropped|split]
  *
- * Checked: what live ranks have decided in a call is the same; a success has the bytes of each rank,
- * or zeros of one that has died; a failure names a rank that has died or that came with another
- * size; unless a call was given up or memory was short, each live rank gets a decision in each call.
+ * Checked: what live ranks have decided in a call is the same; a success has the bytes of each
+ * rank, or zeros of one that has died; a failure names a rank that has died or that came with
+ * another size; unless a call was given up or memory was short, each live rank gets a decision in
+ * each call.
  * --planted makes one kind of defect happen, which must be found: exit status 1. */
 #include "budget.h"
 
@@ -244,7 +245,8 @@ static void look_at(node *n, bool is_given_up)
     check_same(n, n->calls);
 }
 
-/* ---- steps ------------------------------------------------------------------------------------ */
+/* ---- steps ------------------------------------------------------------------------------------
+ * */
 
 static void begin(uint32_t rank)
 {
@@ -442,7 +444,8 @@ static bool step(void)
     return end_patience();
 }
 
-/* ---- a seed ----------------------------------------------------------------------------------- */
+/* ---- a seed -----------------------------------------------------------------------------------
+ * */
 
 static void begin_world(uint64_t seed)
 {

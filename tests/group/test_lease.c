@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Whose silence is too long, and what a process that did not run makes of it (src/group/lease.h). */
+/* Whose silence is too long, and what a process that did not run makes of it (src/group/lease.h).
+ * */
 #include "plain.h"
 
 #include "group/lease.h"

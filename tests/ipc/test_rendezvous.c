@@ -84,11 +84,11 @@ static void sayer(void)
 /* What the owner itself answers, without libusm's own checks. */
 static int ask_by_hand(const usm__ipc_name *name)
 {
-    usm__ipc_request r = {.magic = USM__IPC_PACKET_MAGIC,
-                          .op    = USM__IPC_OP_FETCH,
-                          .turn  = 1,
-                          .id    = name->id,
-                          .nonce = name->nonce};
+    usm__ipc_request r = {.magic    = USM__IPC_PACKET_MAGIC,
+                          .op       = USM__IPC_OP_FETCH,
+                          .exchange = 1,
+                          .id       = name->id,
+                          .nonce    = name->nonce};
     usm__ipc_answer  answer;
     char             path[100];
     int              fd, passed = -1;

@@ -439,7 +439,8 @@ static void states_of_another_launch_are_not_looked_at(void)
     free(states.at);
 }
 
-/* What a kill leaves while the file of unfinished chunks is written, and what only looks like it. */
+/* What a kill leaves while the file of unfinished chunks is written, and what only looks like it.
+ * */
 static void what_a_killed_process_left_is_removed(void)
 {
     static const char *const endings[] = {".Ab12xY", ".Ab12xYz", "x.Ab12x"};

@@ -130,7 +130,7 @@ static void a_queue_destroyed_with_gated_work_finishes_it(void)
 }
 
 /* Intel's CPU runtime hangs for good when its own out-of-order queues go like this
- * (backends/opencl/lane.c). */
+ * (backends/opencl/stream.c). */
 static void queues_come_and_go_with_work_in_flight(void)
 {
     /* Few: PoCL 6 crashed once in some hundred thousand releases with work in flight. The core

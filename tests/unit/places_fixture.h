@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Buffers as src/buffer/places.h sees them, with a model of their content: what the caller of
+/* Buffers as src/buffer/locations.h sees them, with a model of their content: what the caller of
  * places does (pins, dependencies, counts) in its shortest form.  Commands are fills and copies, so
  * that every runtime can run them. */
 #ifndef PLACES_FIXTURE_H
@@ -8,7 +8,7 @@
 #include "plain.h"
 
 #include "base/fault.h"
-#include "buffer/places.h"
+#include "buffer/locations.h"
 
 #include <usm/usm.h>
 
@@ -16,12 +16,12 @@
 #define MIB ((size_t)1 << 20)
 
 typedef struct data {
-    usm__space    *space;
-    usm__places   *places;
-    size_t         size;
-    unsigned char *model;
-    usm_event     *last; /* the last command's                                         */
-    usm__extent   *used; /* by it                                                      */
+    usm__space     *space;
+    usm__locations *places;
+    size_t          size;
+    unsigned char  *model;
+    usm_event      *last; /* the last command's                                         */
+    usm__extent    *used; /* by it                                                      */
 } data;
 
 static usm_context *ctx;
@@ -38,7 +38,7 @@ static inline void begin_with(const char *limit, size_t own)
     usm__fault_disarm_all();
     desc.host_limit = own;
     CHECK_INT(usm_config_set("memory_limit", limit ? limit : "auto"), USM_OK);
-    usm__places_force_copies(true);
+    usm__locations_force_copies(true);
     CHECK_INT(usm_context_create(&desc, &ctx), USM_OK);
     CHECK_INT(usm_queue_create(ctx, NULL, NULL, &q), USM_OK);
     CHECK_INT(usm__spill_of(ctx, &spill), USM_OK);
@@ -57,11 +57,11 @@ static inline void await_nothing_held(const usm_device *dev)
 
     for (int i = 0; i < 5000; i++) {
         CHECK_INT(usm_device_memory(dev, &info), USM_OK);
-        if (info.pooled == 0 && usm__places_device_bytes() == 0)
+        if (info.pooled == 0 && usm__locations_device_bytes() == 0)
             return;
         usleep(1000);
     }
-    CHECK_INT(usm__places_device_bytes(), 0);
+    CHECK_INT(usm__locations_device_bytes(), 0);
     CHECK_INT(info.pooled, 0);
 }
 
@@ -84,7 +84,7 @@ static inline data make(size_t size, const char *name)
 
     CHECK(d.model != NULL);
     CHECK_INT(usm__space_create(spill, &params, &d.space), USM_OK);
-    CHECK_INT(usm__places_create(d.space, 0, size, false, &d.places), USM_OK);
+    CHECK_INT(usm__locations_create(d.space, 0, size, false, &d.places), USM_OK);
     return d;
 }
 
@@ -104,7 +104,7 @@ static inline usm_status finish(data *d)
 static inline void unmake(data *d)
 {
     (void)finish(d);
-    usm__places_destroy(d->places);
+    usm__locations_destroy(d->places);
     usm__space_destroy(d->space);
     free(d->model);
 }
@@ -126,16 +126,16 @@ static inline usm_status pin(data *d, size_t at, size_t n, usm_access_mode mode)
 /* Bytes that are brought come by pins that write. */
 static inline usm_access_mode pin_mode(const data *d, size_t at, size_t n, usm_access_mode mode)
 {
-    return usm__places_is_on_host(d->places, at, n, mode) ? mode : mode | USM_WRITE;
+    return usm__locations_is_on_host(d->places, at, n, mode) ? mode : mode | USM_WRITE;
 }
 
 static inline usm_status on_host(data *d, size_t at, size_t n, usm_access_mode mode)
 {
     usm_status st = d->last ? usm_event_wait(d->last) : USM_OK;
 
-    if (st != USM_OK || (usm__places_is_on_host(d->places, at, n, mode) && !d->last))
+    if (st != USM_OK || (usm__locations_is_on_host(d->places, at, n, mode) && !d->last))
         return st;
-    return usm__places_to_host(d->places, at, n, mode);
+    return usm__locations_to_host(d->places, at, n, mode);
 }
 
 static inline usm_status write_host(data *d, size_t at, size_t n, int value)
@@ -172,35 +172,35 @@ static inline usm_status check_host(data *d, size_t at, size_t n)
 /* --- commands -------------------------------------------------------------------------------- */
 
 typedef struct on_device {
-    usm__extent       *extent;
-    char              *at;
-    usm__places_events after;
+    usm__extent          *extent;
+    char                 *at;
+    usm__locations_events after;
 } on_device;
 
 static inline usm_status to_device(data *d, usm_queue *on, size_t at, size_t n,
                                    usm_access_mode mode, on_device *where)
 {
-    usm_event       *deps[1] = {d->last};
-    usm__places_want want    = {on, at, n, mode, true, d->last ? 1 : 0, deps, 0, NULL};
-    void            *p       = NULL;
-    usm_status       st;
+    usm_event          *deps[1] = {d->last};
+    usm__locations_want want    = {on, at, n, mode, true, d->last ? 1 : 0, deps, 0, NULL};
+    void               *p       = NULL;
+    usm_status          st;
 
     memset(where, 0, sizeof *where);
     if (d->last) {
         st = usm_event_retain(d->last);
         CHECK_INT(st, USM_OK);
-        CHECK_INT(usm__places_events_add(&where->after, d->last), USM_OK);
+        CHECK_INT(usm__locations_events_add(&where->after, d->last), USM_OK);
     }
-    st        = usm__places_to_device(d->places, &want, &where->extent, &p, &where->after);
+    st        = usm__locations_to_device(d->places, &want, &where->extent, &p, &where->after);
     where->at = p;
     if (st != USM_OK)
-        usm__places_events_fini(&where->after);
+        usm__locations_events_fini(&where->after);
     return st;
 }
 
 static inline void submitted(data *d, on_device *where, usm_event *ev)
 {
-    usm__places_events_fini(&where->after);
+    usm__locations_events_fini(&where->after);
     usm_event_release(d->last);
     if (d->used)
         usm__extent_unuse(d->used); /* the next command comes after it, and holds its own */
@@ -210,7 +210,7 @@ static inline void submitted(data *d, on_device *where, usm_event *ev)
 
 static inline void give_up(on_device *where)
 {
-    usm__places_events_fini(&where->after);
+    usm__locations_events_fini(&where->after);
     usm__extent_unuse(where->extent);
 }
 

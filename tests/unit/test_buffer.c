@@ -81,7 +81,7 @@ static void begin(void)
     usm_program_desc pd      = USM_PROGRAM_DESC_INIT;
     usm_program     *program = NULL;
 
-    usm__places_force_copies(has_copies());
+    usm__locations_force_copies(has_copies());
     OK(usm_select_devices("host:*", &dev, 1, &desc.ndevices));
     desc.devices  = &dev;
     desc.on_error = on_error;

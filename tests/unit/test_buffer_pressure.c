@@ -4,7 +4,7 @@
  * a failure that names it, not in a wait for ever.
  *
  * With USM_TEST_COPIES the host's device has memory of its own, as a GPU. */
-#include "buffer/places.h"
+#include "buffer/locations.h"
 
 #include <plain.h>
 #include <stdatomic.h>
@@ -64,7 +64,7 @@ static void begin(void)
 
     OK(usm_config_set("memory_limit", getenv("USM_TEST_COPIES") ? "host:24M" : "host:12M"));
     OK(usm_config_set("spill_wait", "100"));
-    usm__places_force_copies(getenv("USM_TEST_COPIES") != NULL);
+    usm__locations_force_copies(getenv("USM_TEST_COPIES") != NULL);
     OK(usm_select_devices("host:*", &dev, 1, &desc.ndevices));
     desc.devices = &dev;
     OK(usm_context_create(&desc, &rig.ctx));
@@ -213,7 +213,7 @@ static usm_status make_room(void *unused)
         usleep(1000);
     /* Whoever hears that the fill of `idle` has ended may not have come to its extent yet. */
     while (lone.given < SIZE) {
-        lone.given += usm__places_give_back(lone.ctx, usm_queue_get_device(lone.q[0]), SIZE);
+        lone.given += usm__locations_give_back(lone.ctx, usm_queue_get_device(lone.q[0]), SIZE);
         usleep(1000);
     }
     return USM_OK;
@@ -259,7 +259,7 @@ static void a_task_gets_memory_while_commands_wait_for_it(void)
     OK(usm_select_devices("host:*", &dev, 1, &desc.ndevices));
     desc.devices = &dev;
     OK(usm_context_create(&desc, &lone.ctx));
-    usm__places_force_copies(true);
+    usm__locations_force_copies(true);
     for (int i = 0; i < 3; i++)
         OK(usm_queue_create(lone.ctx, NULL, NULL, &lone.q[i]));
     idle  = make_buffer(true);

@@ -37,7 +37,7 @@ static void show_limit(void)
 
     if (!ctx)
         exit(1);
-    printf("%llu of %llu", (unsigned long long)usm__account_buffer_limit(ctx),
+    printf("%llu of %llu", (unsigned long long)usm__quota_buffer_limit(ctx),
            (unsigned long long)usm__os_memory_total());
 }
 

@@ -500,7 +500,7 @@ static void the_next_queue_is_not_taken_for_the_lost_one(void)
     CHECK_INT(ops->event_wait(stuck), USM_E_DEVICE_LOST);
     ops->queue_destroy(q);
     CHECK_INT(ops->queue_create(ctx, devices[1].handle, 0, &next), USM_OK);
-    ((lz_event *)stuck)->slot->lane = ((lz_queue *)next)->lanes[0];
+    ((lz_event *)stuck)->slot->stream = ((lz_queue *)next)->streams[0];
     CHECK_INT(ops->copy(next, p, "no", 3, 1, &stuck, &ev), USM_OK);
     CHECK_INT(ops->event_wait(ev), USM_E_DEPENDENCY);
     CHECK_INT(ops->queue_wait(next), USM_OK);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Limits and accounts (src/heap/account.c): the process's and a context's own, memory of
+/* Limits and accounts (src/heap/quota.c): the process's and a context's own, memory of
  * processors, which is the host's, frames of buffers, and who is asked when memory is full.  Over
  * each runtime. */
 #include "plain.h"
@@ -7,7 +7,7 @@
 #include "base/fault.h"
 #include "base/mutex.h"
 #include "base/os.h"
-#include "buffer/places.h"
+#include "buffer/locations.h"
 #include "heap/area.h"
 #include "heap/pool.h"
 
@@ -49,9 +49,9 @@ static void end(void)
     usm__fault_disarm_all();
     usm_queue_destroy(q);
     usm_context_destroy(ctx);
-    for (int i = 0; i < 5000 && usm__account_host_reserved(); i++)
+    for (int i = 0; i < 5000 && usm__quota_host_reserved(); i++)
         usleep(1000); /* after commands contexts end on another thread */
-    CHECK_INT(usm__account_host_reserved(), 0);
+    CHECK_INT(usm__quota_host_reserved(), 0);
 }
 
 /* A failure with this status, that names all of that. */
@@ -73,11 +73,11 @@ static void host_memory_counts_for_the_host(void)
     begin("host:8M");
     p = usm_malloc_host(5 * MIB, q);
     CHECK(p != NULL);
-    CHECK_INT(usm__account_host_reserved(), 5 * MIB);
+    CHECK_INT(usm__quota_host_reserved(), 5 * MIB);
     refused(usm_malloc_host(4 * MIB, q), USM_E_BUDGET, "limit of 8388608 for host memory",
             "USM_MEMORY_LIMIT");
     usm_free(p);
-    CHECK_INT(usm__account_host_reserved(), 0);
+    CHECK_INT(usm__quota_host_reserved(), 0);
     end();
 }
 
@@ -87,11 +87,11 @@ static void a_processors_memory_is_the_hosts(void)
     bool  is_host;
 
     begin("host:8M");
-    is_host = usm__account_is_host_memory(dev);
+    is_host = usm__quota_is_host_memory(dev);
     CHECK_INT(is_host, usm_device_has(dev, USM_ASPECT_CPU));
     p = usm_malloc_device(5 * MIB, q);
     CHECK(p != NULL);
-    CHECK_INT(usm__account_host_reserved(), is_host ? 5 * MIB : 0);
+    CHECK_INT(usm__quota_host_reserved(), is_host ? 5 * MIB : 0);
     if (is_host)
         refused(usm_malloc_host(4 * MIB, q), USM_E_BUDGET, "limit", "host memory");
     usm_free(p);
@@ -109,7 +109,7 @@ static void both_limits_hold_for_a_processor(void)
     CHECK(p != NULL);
     refused(usm_malloc_device(2 * MIB, q), USM_E_BUDGET, "limit of 4194304", dev->term);
     /* What was refused by one account was taken back from the others. */
-    CHECK_INT(usm__account_host_reserved(), usm__account_is_host_memory(dev) ? 3 * MIB : 0);
+    CHECK_INT(usm__quota_host_reserved(), usm__quota_is_host_memory(dev) ? 3 * MIB : 0);
     usm_free(p);
     end();
 }
@@ -125,10 +125,10 @@ static void alignment_counts_within_the_limit(void)
         n++;
     CHECK(n > 0);
     refused(n < 8 ? NULL : p[7], USM_E_BUDGET, "limit of 5242880", "USM_MEMORY_LIMIT");
-    CHECK(usm__account_host_reserved() <= 5 * MIB);
+    CHECK(usm__quota_host_reserved() <= 5 * MIB);
     while (n > 0)
         usm_free(p[--n]);
-    CHECK_INT(usm__account_host_reserved(), 0);
+    CHECK_INT(usm__quota_host_reserved(), 0);
     end();
 }
 
@@ -142,14 +142,14 @@ static void a_context_has_limits_of_its_own(void)
     void        *p, *r;
 
     begin_with("host:64M", 8 * MIB, 4 * MIB);
-    CHECK(usm__account_is_own(ctx));
+    CHECK(usm__quota_is_own(ctx));
     CHECK_INT(usm_context_create(NULL, &other), USM_OK);
     CHECK_INT(usm_queue_create(other, NULL, NULL, &on), USM_OK);
-    CHECK(!usm__account_is_own(other));
+    CHECK(!usm__quota_is_own(other));
     p = usm_malloc_host(7 * MIB, q);
     r = usm_malloc_host(20 * MIB, on);
     CHECK(p && r);
-    CHECK_INT(usm__account_host_reserved(), 27 * MIB);
+    CHECK_INT(usm__quota_host_reserved(), 27 * MIB);
     refused(usm_malloc_host(2 * MIB, q), USM_E_BUDGET, "context's limit of 8388608", "host_limit");
     refused(usm_malloc_device(5 * MIB, q), USM_E_BUDGET, "context's limit of 4194304",
             "device_limit");
@@ -165,7 +165,7 @@ static void the_process_limit_holds_for_it_as_well(void)
 {
     begin_with("host:4M", 8 * MIB, 0);
     refused(usm_malloc_host(5 * MIB, q), USM_E_BUDGET, "limit of 4194304", "USM_MEMORY_LIMIT");
-    CHECK_INT(usm__account_buffer_limit(ctx), 4 * MIB);
+    CHECK_INT(usm__quota_buffer_limit(ctx), 4 * MIB);
     end();
 }
 
@@ -178,7 +178,7 @@ static void programs_of_the_version_before_have_none(void)
     desc.struct_size = offsetof(usm_context_desc, host_limit);
     desc.host_limit  = 1; /* not theirs: what lies behind the descriptor */
     CHECK_INT(usm_context_create(&desc, &old), USM_OK);
-    CHECK(!usm__account_is_own(old));
+    CHECK(!usm__quota_is_own(old));
     usm_context_destroy(old);
     desc.struct_size--;
     CHECK_INT(usm_context_create(&desc, &old), USM_E_ABI);
@@ -191,16 +191,16 @@ static void programs_of_the_version_before_have_none(void)
 static void buffers_get_a_part_of_what_there_is_or_the_limit(void)
 {
     begin("auto");
-    CHECK_INT(usm__account_buffer_limit(ctx), usm__os_memory_total() / 10 * 8);
+    CHECK_INT(usm__quota_buffer_limit(ctx), usm__os_memory_total() / 10 * 8);
     end();
     begin("host:100M");
-    CHECK_INT(usm__account_buffer_limit(ctx), 100 * MIB);
+    CHECK_INT(usm__quota_buffer_limit(ctx), 100 * MIB);
     end();
     begin_with("host:100M", 50 * MIB, 0);
-    CHECK_INT(usm__account_buffer_limit(ctx), 50 * MIB);
+    CHECK_INT(usm__quota_buffer_limit(ctx), 50 * MIB);
     end();
     begin_with("", 50 * MIB, 0);
-    CHECK_INT(usm__account_buffer_limit(ctx), 50 * MIB);
+    CHECK_INT(usm__quota_buffer_limit(ctx), 50 * MIB);
     end();
 }
 
@@ -209,22 +209,22 @@ static void frames_and_pools_share_one_account(void)
     void *p;
 
     begin("host:8M");
-    CHECK_INT(usm__account_add_host(NULL, 6 * MIB), USM_OK);
+    CHECK_INT(usm__quota_add_host(NULL, 6 * MIB), USM_OK);
     refused(usm_malloc_host(3 * MIB, q), USM_E_BUDGET, "limit", "6291456 are taken");
     p = usm_malloc_host(MIB, q);
     CHECK(p != NULL);
-    CHECK_INT(usm__account_add_host(NULL, 2 * MIB), USM_E_BUDGET);
+    CHECK_INT(usm__quota_add_host(NULL, 2 * MIB), USM_E_BUDGET);
     usm_free(p);
-    CHECK_INT(usm__account_add_host(NULL, 2 * MIB), USM_OK);
-    usm__account_sub_host(NULL, 8 * MIB);
+    CHECK_INT(usm__quota_add_host(NULL, 2 * MIB), USM_OK);
+    usm__quota_sub_host(NULL, 8 * MIB);
     end();
     begin_with("host:8M", 4 * MIB, 0);
-    CHECK_INT(usm__account_add_host(ctx, 4 * MIB), USM_OK);
-    CHECK_INT(usm__account_add_host(ctx, 1), USM_E_BUDGET);
-    CHECK_INT(usm__account_add_host(NULL, 4 * MIB), USM_OK);
-    CHECK_INT(usm__account_add_host(NULL, 1), USM_E_BUDGET);
-    usm__account_sub_host(ctx, 4 * MIB);
-    usm__account_sub_host(NULL, 4 * MIB);
+    CHECK_INT(usm__quota_add_host(ctx, 4 * MIB), USM_OK);
+    CHECK_INT(usm__quota_add_host(ctx, 1), USM_E_BUDGET);
+    CHECK_INT(usm__quota_add_host(NULL, 4 * MIB), USM_OK);
+    CHECK_INT(usm__quota_add_host(NULL, 1), USM_E_BUDGET);
+    usm__quota_sub_host(ctx, 4 * MIB);
+    usm__quota_sub_host(NULL, 4 * MIB);
     end();
 }
 
@@ -248,7 +248,7 @@ static size_t give(usm_context *c, usm_device *d, usm_kind kind, size_t size)
     asked.calls++;
     asked.kind = kind;
     asked.size = size;
-    usm__account_sub_host(NULL, asked.held);
+    usm__quota_sub_host(NULL, asked.held);
     asked.held = 0;
     if (asked.block)
         given = MIB;
@@ -271,7 +271,7 @@ static void begin_asking(const char *limit, size_t frames)
     memset(&asked, 0, sizeof asked);
     asked.held = frames;
     if (frames)
-        CHECK_INT(usm__account_add_host(NULL, frames), USM_OK);
+        CHECK_INT(usm__quota_add_host(NULL, frames), USM_OK);
     is_asking = true;
 }
 
@@ -332,7 +332,7 @@ static void what_others_cannot_help_they_are_not_asked(void)
     refused(usm_malloc_host(negative, q), USM_E_SIZE, "exceed", "");
     CHECK_INT(usm__pool_try(usm__pool_of(ctx, 0, USM_HOST), (size_t)2 << 30, &p), USM_E_BUDGET);
     CHECK_INT(asked.calls, 0);
-    usm__account_sub_host(NULL, asked.held);
+    usm__quota_sub_host(NULL, asked.held);
     usm_pool_destroy(pool);
     end();
 }
@@ -561,12 +561,12 @@ static void buffers_make_room_for_host_memory(void)
     b = usm_buffer_new(ctx, 12 * MIB);
     CHECK(b != NULL);
     fill(b, 7);
-    CHECK(usm__account_host_reserved() >= 12 * MIB);
+    CHECK(usm__quota_host_reserved() >= 12 * MIB);
     p = usm_malloc_host(8 * MIB, q);
     CHECK(p != NULL);
-    CHECK(usm__account_host_reserved() <= 16 * MIB);
+    CHECK(usm__quota_host_reserved() <= 16 * MIB);
     check_filled(b, 7); /* through the frames that are left */
-    CHECK(usm__account_host_reserved() <= 16 * MIB);
+    CHECK(usm__quota_host_reserved() <= 16 * MIB);
     usm_free(p);
     usm_buffer_destroy(b);
     end();
@@ -581,22 +581,22 @@ static void buffers_make_room_for_device_memory(void)
     void        *p    = NULL;
 
     begin_with("device:8M", 64 * MIB, 0); /* frames of its own end with it */
-    usm__places_force_copies(true);
+    usm__locations_force_copies(true);
     b          = usm_buffer_new(ctx, 6 * MIB);
     all.buffer = b;
     CHECK(b != NULL);
     CHECK_INT(usm_buffer_fill(q, &all, &five, 1, 0, NULL, &ev), USM_OK);
     CHECK_INT(usm_event_wait(ev), USM_OK);
     usm_event_release(ev);
-    CHECK_INT(usm__places_device_bytes(), 6 * MIB);
+    CHECK_INT(usm__locations_device_bytes(), 6 * MIB);
     for (int i = 0; i < 5000 && !(p = usm_malloc_device(5 * MIB, q)); i++)
         usleep(1000); /* the command has ended, and is counted as ended a moment later */
     CHECK(p != NULL);
-    CHECK_INT(usm__places_device_bytes(), 0);
+    CHECK_INT(usm__locations_device_bytes(), 0);
     check_filled(b, 5);
     usm_free(p);
     usm_buffer_destroy(b);
-    usm__places_force_copies(false);
+    usm__locations_force_copies(false);
     end();
 }
 

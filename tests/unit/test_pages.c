@@ -155,7 +155,8 @@ static void racing_threads_share_one_leaf(void)
     (void)pthread_barrier_destroy(&start);
 }
 
-/* --- spans in areas ---------------------------------------------------------------------------- */
+/* --- spans in areas ----------------------------------------------------------------------------
+ * */
 
 static usm__area *around(uintptr_t address)
 {
@@ -248,7 +249,8 @@ static void an_area_over_a_span_or_part_of_an_area_is_refused(void)
     usm__map_remove(&two);
 }
 
-/* --- readers beside writers --------------------------------------------------------------------- */
+/* --- readers beside writers ---------------------------------------------------------------------
+ * */
 
 /* Of one page: `fixed` is in the middle, areas on both sides come and go, so that the chain changes
  * all the time.  In the next 2 MiB a page has a span, whose neighbours get and lose theirs. */

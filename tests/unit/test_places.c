@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Device residency (src/buffer/places.h): bytes are where they were written last, copies are as few
- * as can be, extents leave a full device and come back, and nothing is lost whatever fails.  Over
- * each runtime; the host backend as if it had memory of its own. */
+/* Device residency (src/buffer/locations.h): bytes are where they were written last, copies are as
+ * few as can be, extents leave a full device and come back, and nothing is lost whatever fails.
+ * Over each runtime; the host backend as if it had memory of its own. */
 #include "places_fixture.h"
 
 #include "heap/area.h"
@@ -84,12 +84,12 @@ static void what_nobody_wrote_is_not_copied(void)
     CHECK_INT(to_device(&d, q, 0, d.size, USM_READ_WRITE, &where), USM_OK);
     CHECK_INT(copies(), 1);
     give_up(&where);
-    usm__places_discard(d.places, 0, d.size);
+    usm__locations_discard(d.places, 0, d.size);
     CHECK_INT(to_device(&d, q, 0, d.size, USM_READ, &where), USM_OK);
     CHECK_INT(copies(), 1);
     give_up(&where);
-    CHECK(usm__places_is_on_host(d.places, 0, d.size, USM_READ));
-    CHECK(!usm__places_is_on_host(d.places, 0, d.size, USM_WRITE));
+    CHECK(usm__locations_is_on_host(d.places, 0, d.size, USM_READ));
+    CHECK(!usm__locations_is_on_host(d.places, 0, d.size, USM_WRITE));
     unmake(&d);
     end();
 }
@@ -126,15 +126,15 @@ static void a_run_over_others_replaces_them(void)
     for (size_t i = 0; i < 4; i++)
         CHECK_INT(write_device(&d, q, i * 16 * KIB, 16 * KIB, (int)i), USM_OK);
     CHECK_INT(finish(&d), USM_OK);
-    CHECK_INT(usm__places_device_bytes(), 64 * KIB);
+    CHECK_INT(usm__locations_device_bytes(), 64 * KIB);
     CHECK_INT(check_device(&d, q, 0, 1), USM_OK);
     count_copies();
     CHECK_INT(check_device(&d, q, 0, d.size), USM_OK);
     CHECK_INT(copies(), 4 + 1);
     /* The copies have ended, for what came after them has; they may not yet be counted as ended. */
-    for (int i = 0; i < 5000 && usm__places_device_bytes() != 64 * KIB; i++)
+    for (int i = 0; i < 5000 && usm__locations_device_bytes() != 64 * KIB; i++)
         usleep(1000);
-    CHECK_INT(usm__places_device_bytes(), 64 * KIB);
+    CHECK_INT(usm__locations_device_bytes(), 64 * KIB);
     CHECK_INT(check_host(&d, 0, d.size), USM_OK);
     unmake(&d);
     end();
@@ -196,7 +196,7 @@ static void data_leave_a_full_device_and_come_back(void)
         for (int i = 0; i < MANY; i++) {
             CHECK_INT(write_device(&many[i], q, 0, 2 * MIB, 16 * round + i), USM_OK);
             CHECK_INT(finish(&many[i]), USM_OK);
-            CHECK(usm__places_device_bytes() <= 8 * MIB);
+            CHECK(usm__locations_device_bytes() <= 8 * MIB);
         }
     for (int i = 0; i < MANY; i++)
         CHECK_INT(check_device(&many[i], q, MIB, MIB), USM_OK);
@@ -259,12 +259,12 @@ static void who_is_in_the_way_is_named(void)
 /* Its own extents are in nobody else's way: there is nothing to wait for. */
 static void a_command_is_not_in_its_own_way(void)
 {
-    data               a, b;
-    on_device          in_a;
-    usm__places_want   want  = {.mode = USM_WRITE_NO_INIT, .may_wait = true, .nheld = 1};
-    usm__places_events after = USM__EVENT_LIST_INIT;
-    usm__extent       *e;
-    void              *p;
+    data                  a, b;
+    on_device             in_a;
+    usm__locations_want   want  = {.mode = USM_WRITE_NO_INIT, .may_wait = true, .nheld = 1};
+    usm__locations_events after = USM__EVENT_LIST_INIT;
+    usm__extent          *e;
+    void                 *p;
 
     begin("device:8M");
     a = make(5 * MIB, "alpha");
@@ -273,7 +273,7 @@ static void a_command_is_not_in_its_own_way(void)
     want.q    = q;
     want.size = b.size;
     want.held = &in_a.extent;
-    CHECK_INT(usm__places_to_device(b.places, &want, &e, &p, &after), USM_E_BUDGET);
+    CHECK_INT(usm__locations_to_device(b.places, &want, &e, &p, &after), USM_E_BUDGET);
     CHECK_IN("the same command uses 5 MiB of \"alpha\"", usm_last_error());
     give_up(&in_a);
     unmake(&a);
@@ -283,11 +283,11 @@ static void a_command_is_not_in_its_own_way(void)
 
 static void who_may_not_wait_is_told_so(void)
 {
-    data               a, b;
-    usm__places_want   want  = {.mode = USM_WRITE_NO_INIT, .may_wait = false};
-    usm__places_events after = USM__EVENT_LIST_INIT;
-    usm__extent       *e;
-    void              *p;
+    data                  a, b;
+    usm__locations_want   want  = {.mode = USM_WRITE_NO_INIT, .may_wait = false};
+    usm__locations_events after = USM__EVENT_LIST_INIT;
+    usm__extent          *e;
+    void                 *p;
 
     begin("device:8M");
     a = make(5 * MIB, "alpha");
@@ -296,11 +296,11 @@ static void who_may_not_wait_is_told_so(void)
     CHECK_INT(finish(&a), USM_OK);
     want.q    = q;
     want.size = b.size;
-    CHECK_INT(usm__places_to_device(b.places, &want, &e, &p, &after), USM_E_AGAIN);
+    CHECK_INT(usm__locations_to_device(b.places, &want, &e, &p, &after), USM_E_AGAIN);
     CHECK_INT(check_host(&a, 0, a.size), USM_OK); /* now host memory has it as well */
-    CHECK_INT(usm__places_to_device(b.places, &want, &e, &p, &after), USM_OK);
+    CHECK_INT(usm__locations_to_device(b.places, &want, &e, &p, &after), USM_OK);
     usm__extent_unuse(e);
-    usm__places_events_fini(&after);
+    usm__locations_events_fini(&after);
     unmake(&a);
     unmake(&b);
     end();
@@ -324,14 +324,14 @@ static void memory_that_comes_free_is_waited_for(void)
     a = make(5 * MIB, "alpha");
     b = make(5 * MIB, "beta");
     CHECK_INT(to_device(&a, q, 0, a.size, USM_WRITE_NO_INIT, &in_a), USM_OK);
-    turn = usm__places_turn(q);
+    turn = usm__locations_turn(q);
     CHECK_INT(to_device(&b, q, 0, b.size, USM_WRITE_NO_INIT, &in_b), USM_E_BUSY);
     CHECK(pthread_create(&thread, NULL, give_up_later, &in_a) == 0);
-    usm__places_await_memory(q, turn);
+    usm__locations_await_memory(q, turn);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK_INT(to_device(&b, q, 0, b.size, USM_WRITE_NO_INIT, &in_b), USM_OK);
     give_up(&in_b);
-    usm__places_await_memory(q, usm__places_turn(q)); /* nobody uses any */
+    usm__locations_await_memory(q, usm__locations_turn(q)); /* nobody uses any */
     unmake(&a);
     unmake(&b);
     end();
@@ -346,10 +346,10 @@ static void extents_make_room_for_others(void)
     dev = usm_queue_get_device(q);
     a   = make(5 * MIB, "alpha");
     CHECK_INT(write_device(&a, q, 0, a.size, 1), USM_OK);
-    CHECK_INT(usm__places_give_back(ctx, dev, MIB), 0); /* in use */
+    CHECK_INT(usm__locations_give_back(ctx, dev, MIB), 0); /* in use */
     CHECK_INT(finish(&a), USM_OK);
-    CHECK_INT(usm__places_give_back(ctx, dev, MIB), 5 * MIB);
-    CHECK_INT(usm__places_device_bytes(), 0);
+    CHECK_INT(usm__locations_give_back(ctx, dev, MIB), 5 * MIB);
+    CHECK_INT(usm__locations_device_bytes(), 0);
     CHECK_INT(check_host(&a, 0, a.size), USM_OK);
     unmake(&a);
     end();
@@ -360,7 +360,7 @@ static void extents_make_room_for_others(void)
 static void share(const char *limit)
 {
     data     many[MANY];
-    uint64_t before = usm__account_host_reserved();
+    uint64_t before = usm__quota_host_reserved();
 
     begin_with(limit, 12 * MIB);
     make_many(many, 2 * MIB);
@@ -368,9 +368,9 @@ static void share(const char *limit)
         for (int i = 0; i < MANY; i++) {
             CHECK_INT(write_device(&many[i], q, 0, 2 * MIB, 16 * round + i), USM_OK);
             CHECK_INT(finish(&many[i]), USM_OK);
-            CHECK(usm__account_host_reserved() - before <= 12 * MIB);
+            CHECK(usm__quota_host_reserved() - before <= 12 * MIB);
             CHECK_INT(write_host(&many[MANY - 1 - i], MIB, MIB / 2, round), USM_OK);
-            CHECK(usm__account_host_reserved() - before <= 12 * MIB);
+            CHECK(usm__quota_host_reserved() - before <= 12 * MIB);
         }
     for (int i = 0; i < MANY; i++) {
         CHECK_INT(check_device(&many[i], q, 0, 2 * MIB), USM_OK);
@@ -521,7 +521,7 @@ static usm_status patiently(run *r, data *d, usm_queue *on, size_t at, size_t n)
     for (;;) {
         usm_status st;
 
-        turn = usm__places_turn(on);
+        turn = usm__locations_turn(on);
         st   = what == 0   ? write_device(d, on, at, n, value)
                : what == 1 ? write_half(d, on, at, n, value)
                            : check_device(d, on, at, n);
@@ -530,7 +530,7 @@ static usm_status patiently(run *r, data *d, usm_queue *on, size_t at, size_t n)
         for (int i = 0; i < BUFFERS; i++)
             CHECK_INT(finish(&r->d[i]), USM_OK);
         if (st == USM_E_BUSY)
-            usm__places_await_memory(on, turn);
+            usm__locations_await_memory(on, turn);
         else
             usleep(1000); /* other threads' accesses hold host memory */
     }
@@ -555,7 +555,7 @@ static void step(run *r)
         CHECK_INT(finish(d), USM_OK);
         break;
     case 3:
-        (void)usm__places_give_back(NULL, usm_queue_get_device(on), 1 + any(r, MIB));
+        (void)usm__locations_give_back(NULL, usm_queue_get_device(on), 1 + any(r, MIB));
         break;
     default:
         CHECK_INT(patiently(r, d, on, at, n), USM_OK);
@@ -624,9 +624,9 @@ static void threads_take_each_others_memory(void)
 static void devices_that_reach_host_memory_use_it_in_place(void)
 {
     begin(NULL);
-    CHECK(!usm__places_in_place(q));
-    usm__places_force_copies(false);
-    CHECK_INT(usm__places_in_place(q),
+    CHECK(!usm__locations_in_place(q));
+    usm__locations_force_copies(false);
+    CHECK_INT(usm__locations_in_place(q),
               usm_device_has(usm_queue_get_device(q), USM_ASPECT_USM_SYSTEM_ALLOCATIONS));
     end();
 }

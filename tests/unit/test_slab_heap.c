@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the heap of large blocks (src/heap/page_heap.h) promises of its blocks and of its growth, one
- * thread and several.  test_slab_heap_limits.c: memory that is short, and what is given back. */
+/* What the heap of large blocks (src/heap/page_heap.h) promises of its blocks and of its growth,
+ * one thread and several. test_slab_heap_limits.c: memory that is short, and what is given back. */
 #include "slab_heap_fixture.h"
 
 #include <semaphore.h>

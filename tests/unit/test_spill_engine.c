@@ -506,7 +506,7 @@ static const void *whose_turn(usm__spill *s)
     const void *turn;
 
     usm__mutex_lock(&s->lock);
-    turn = s->turn;
+    turn = s->ticket;
     usm__mutex_unlock(&s->lock);
     return turn;
 }
@@ -584,7 +584,7 @@ static void an_access_that_ends_before_a_thread_sleeps_is_seen(void)
     uint32_t    n     = 0;
 
     f.spill->wait_ms = 600000; /* longer than the test may take */
-    CHECK_INT(usm__account_add_host(f.spill->owner, f.spill->block_size), USM_OK);
+    CHECK_INT(usm__quota_add_host(f.spill->owner, f.spill->block_size), USM_OK);
     while (pin(space, (size_t)n << f.spill->shift, f.spill->block_size, USM_READ | USM_NO_WAIT) ==
            USM_OK)
         n++;
@@ -595,7 +595,7 @@ static void an_access_that_ends_before_a_thread_sleeps_is_seen(void)
     CHECK(!held);
     for (uint32_t i = 1; i <= n; i++)
         unpin_one(space, i);
-    usm__account_sub_host(f.spill->owner, f.spill->block_size);
+    usm__quota_sub_host(f.spill->owner, f.spill->block_size);
     usm__space_destroy(space);
     end(&f);
 }

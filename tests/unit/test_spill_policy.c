@@ -414,7 +414,7 @@ static void useless_guesses_are_bounded(void)
             (void)pass(&c, hot + k * frames, frames / 2);
         }
         for (uint32_t k = 0; k < 16 * frames; k++) {
-            if (usm__policy_guess_room(c.policy) > 0)
+            if (usm__policy_readahead_room(c.policy) > 0)
                 (void)bring_in(&c, 32 * frames + k, USM__HINT_PREFETCH);
             (void)touch(&c, k % hot);
             (void)touch(&c, 16 * frames + k);
@@ -428,15 +428,15 @@ static void guesses_that_nobody_came_for_give_way(void)
 {
     enum { FRAMES = 64 };
     cache    c = cache_of(FRAMES, 64 * FRAMES);
-    uint32_t n = usm__policy_guess_room(c.policy);
+    uint32_t n = usm__policy_readahead_room(c.policy);
 
     for (uint32_t i = 0; i < n; i++)
         (void)bring_in(&c, i, USM__HINT_PREFETCH);
-    CHECK_INT(usm__policy_guess_room(c.policy), 0);
+    CHECK_INT(usm__policy_readahead_room(c.policy), 0);
     (void)pass(&c, 1000, 10 * FRAMES);
     for (uint32_t i = 0; i < n; i++)
         CHECK(c.frame_of[i] == NOWHERE);
-    CHECK_INT(usm__policy_guess_room(c.policy), n);
+    CHECK_INT(usm__policy_readahead_room(c.policy), n);
     cache_free(&c);
 }
 
@@ -447,7 +447,7 @@ static void guesses_within_bounds_stay_until_used(void)
         uint32_t frames = sizes[i], n = 20 * frames, ahead;
         cache    c = cache_of(frames, n);
 
-        ahead = usm__policy_guess_room(c.policy);
+        ahead = usm__policy_readahead_room(c.policy);
         CHECK(ahead > 0);
         for (uint32_t at = 0, next = 0; at < n; at++) {
             for (; next < n && next <= at + ahead / 2; next++)
@@ -474,7 +474,8 @@ static void a_cyclic_pass_of_guesses_hits_what_fits(void)
             bool     is_guess;
 
             for (uint32_t k = 1; k <= ahead; k++)
-                if (c.frame_of[(key + k) % n] == NOWHERE && usm__policy_guess_room(c.policy) > 0) {
+                if (c.frame_of[(key + k) % n] == NOWHERE &&
+                    usm__policy_readahead_room(c.policy) > 0) {
                     uint32_t frame = bring_in(&c, (key + k) % n, USM__HINT_PREFETCH);
 
                     c.dirty[frame] = false;

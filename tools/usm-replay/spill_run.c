@@ -180,7 +180,7 @@ static void bring_ahead(machine *m, const spill_access *a, bool was_guess)
 {
     uint32_t       guesses[GUESSES_MAX], first = 0;
     usm__prefetch *p    = prefetch_of(m, a->block, &first);
-    size_t         room = usm__policy_guess_room(m->policy), n;
+    size_t         room = usm__policy_readahead_room(m->policy), n;
 
     if (!p)
         return;

@@ -6,7 +6,7 @@
  *     store:  bytes copied in, header sent, bytes and their header sent       ... answer
  *     fetch:  two receives posted (header, bytes), request sent ... both ended, bytes copied out
  *
- * A request slot ("lane" in the code) has one request at a time.  If the request's time runs out
+ * A request slot has one request at a time.  If the request's time runs out
  * while the link still holds a buffer of it, the slot lingers: neither its number nor its buffer is
  * used until the link has ended the operation.  Another slot takes its place, and the lender is
  * asked now and then to let the operation end (lane_recall).  Both receives of a fetch take the
@@ -177,9 +177,9 @@ void far_transfers_take(far_node *node)
 
 /* ---- request slots -------------------------------------------------------------------------- */
 
-static bool lane_is_free_of_link(const far_lane *lane)
+static bool slot_is_free_of_link(const far_slot *slot)
 {
-    return !lane->stamp.is_under_way && !lane->data.is_under_way;
+    return !slot->stamp.is_under_way && !slot->data.is_under_way;
 }
 
 /* A stack of free pieces, linked through their first bytes: the one used last is in the cache, and
@@ -204,7 +204,7 @@ static void piece_put(far_node *node, void *p)
     node->pieces_free++;
 }
 
-void far_lanes_trim(far_node *node)
+void far_slots_trim(far_node *node)
 {
     while (node->pieces_free > SMALL_PER_DEPTH * node->params.depth ||
            (node->pieces_free > node->params.depth && usm_list_is_empty(&node->active)))
@@ -212,87 +212,87 @@ void far_lanes_trim(far_node *node)
 }
 
 /* The link has nothing of the slot any more, and no thread waits for it. */
-static void lane_rest(far_lane *lane)
+static void slot_rest(far_slot *slot)
 {
-    far_node *node = lane->peer->node;
+    far_node *node = slot->peer->node;
 
-    if (lane->is_given_up) {
+    if (slot->is_given_up) {
         usm_sub_relaxed(&node->quarantined, node->params.piece);
-        lane->peer->given_up--;
+        slot->peer->given_up--;
     }
-    lane->is_given_up = false;
-    lane->state       = FAR_LANE_IDLE;
-    piece_put(node, lane->piece);
-    lane->piece = NULL;
-    usm_list_append(&lane->peer->idle, &lane->link);
+    slot->is_given_up = false;
+    slot->state       = FAR_SLOT_IDLE;
+    piece_put(node, slot->piece);
+    slot->piece = NULL;
+    usm_list_append(&slot->peer->idle, &slot->link);
 }
 
-static void lane_is_in(far_lane *lane)
+static void slot_is_in(far_slot *slot)
 {
-    lane->peer->out--;
-    lane->peer->out_bytes -= lane->size;
-    lane->peer->node->out--;
+    slot->peer->out--;
+    slot->peer->out_bytes -= slot->size;
+    slot->peer->node->out--;
 }
 
-static far_header lane_header(const far_lane *lane, far_wire_op op)
+static far_header slot_header(const far_slot *slot, far_wire_op op)
 {
-    usm_transfer    *t = lane->transfer;
+    usm_transfer    *t = slot->transfer;
     const far_store *s = ticket_of(t)->store;
 
-    return (far_header){.op        = op,
-                        .slot      = lane->slot,
-                        .shift     = s->shift,
-                        .operation = lane->request.operation,
-                        .store     = s->number,
-                        .block     = t->block & (UINT64_MAX >> 16),
-                        .offset    = (uint32_t)(t->offset + lane->at),
-                        .length    = (uint32_t)lane->size};
+    return (far_header){.op          = op,
+                        .slot_number = slot->slot_number,
+                        .shift       = s->shift,
+                        .operation   = slot->request.operation,
+                        .store       = s->number,
+                        .block       = t->block & (UINT64_MAX >> 16),
+                        .offset      = (uint32_t)(t->offset + slot->at),
+                        .length      = (uint32_t)slot->size};
 }
 
 /* The slot is recalled under its number, but with no store: nothing is stored or fetched again. */
-static void lane_linger(far_lane *lane)
+static void slot_linger(far_slot *slot)
 {
-    far_peer *peer     = lane->peer;
-    bool      is_store = lane->transfer->op == USM_TRANSFER_STORE;
+    far_peer *peer     = slot->peer;
+    bool      is_store = slot->transfer->op == USM_TRANSFER_STORE;
 
-    lane->over        = lane_header(lane, is_store ? FAR_OP_STORE : FAR_OP_FETCH);
-    lane->over.store  = 0;
-    lane->recalled    = usm_load_relaxed(&peer->node->now);
-    lane->recalled_in = peer->epoch;
-    lane->tries       = 0;
-    lane->is_given_up = true;
+    slot->over        = slot_header(slot, is_store ? FAR_OP_STORE : FAR_OP_FETCH);
+    slot->over.store  = 0;
+    slot->recalled    = usm_load_relaxed(&peer->node->now);
+    slot->recalled_in = peer->epoch;
+    slot->tries       = 0;
+    slot->is_given_up = true;
     peer->given_up++;
     usm_add_relaxed(&peer->node->quarantined, peer->node->params.piece);
 }
 
 /* The request is over; `is_given_up`: without an answer. */
-static void lane_leave(far_lane *lane, bool is_given_up)
+static void slot_leave(far_slot *slot, bool is_given_up)
 {
-    if (is_given_up && !lane_is_free_of_link(lane))
-        lane_linger(lane);
-    far_request_end(&lane->request);
-    if (lane->state != FAR_LANE_ARRIVED)
-        lane_is_in(lane);
-    lane->transfer = NULL;
-    if (lane_is_free_of_link(lane)) {
-        lane_rest(lane);
+    if (is_given_up && !slot_is_free_of_link(slot))
+        slot_linger(slot);
+    far_request_end(&slot->request);
+    if (slot->state != FAR_SLOT_ARRIVED)
+        slot_is_in(slot);
+    slot->transfer = NULL;
+    if (slot_is_free_of_link(slot)) {
+        slot_rest(slot);
         return;
     }
-    lane->state = FAR_LANE_LINGERS;
+    slot->state = FAR_SLOT_LINGERS;
 }
 
-static void lane_fail(far_lane *lane, usm_status s, bool is_given_up)
+static void slot_fail(far_slot *slot, usm_status s, bool is_given_up)
 {
-    usm_transfer *t = lane->transfer;
+    usm_transfer *t = slot->transfer;
 
-    lane_leave(lane, is_given_up);
+    slot_leave(slot, is_given_up);
     piece_end(t, s);
 }
 
-static void lane_send_store(far_lane *lane)
+static void slot_send_store(far_slot *slot)
 {
-    far_peer  *peer = lane->peer;
-    far_header h    = lane_header(lane, FAR_OP_STORE);
+    far_peer  *peer = slot->peer;
+    far_header h    = slot_header(slot, FAR_OP_STORE);
 
     far_point(peer->node, "die.borrow.store");
     far_header_send(peer, FAR_TAG_HEADER, h);
@@ -302,245 +302,246 @@ static void lane_send_store(far_lane *lane)
     h.to     = peer->its;
     h.behind = (uint32_t)(h.operation -
                           usm_container_of(peer->awaited.next, far_request, link)->operation);
-    far_header_encode(&h, lane->piece + FAR_ASIDE + lane->size);
-    far_io_send(&lane->data, (far_buffer){lane->piece + FAR_ASIDE, lane->size + FAR_HEADER,
-                                          peer->index, FAR_TAG_STORE + (uint32_t)lane->slot});
+    far_header_encode(&h, slot->piece + FAR_ASIDE + slot->size);
+    far_io_send(&slot->data,
+                (far_buffer){slot->piece + FAR_ASIDE, slot->size + FAR_HEADER, peer->index,
+                             FAR_TAG_STORE + (uint32_t)slot->slot_number});
     far_point(peer->node, "die.borrow.sent");
 }
 
 /* The receive has all the room there is: some message systems treat a message that is too long as
  * an error of the program. */
-static void lane_post_data(far_lane *lane)
+static void slot_post_data(far_slot *slot)
 {
-    far_io_receive(&lane->data,
-                   (far_buffer){lane->piece, lane->peer->node->params.piece + FAR_HEADER,
-                                lane->peer->index, FAR_TAG_FETCH + (uint32_t)lane->slot});
+    far_io_receive(&slot->data,
+                   (far_buffer){slot->piece, slot->peer->node->params.piece + FAR_HEADER,
+                                slot->peer->index, FAR_TAG_FETCH + (uint32_t)slot->slot_number});
 }
 
-static bool is_brief(const far_lane *lane)
+static bool is_brief(const far_slot *slot)
 {
-    return lane->size <= FAR_BRIEF && lane->transfer->op == USM_TRANSFER_FETCH;
+    return slot->size <= FAR_BRIEF && slot->transfer->op == USM_TRANSFER_FETCH;
 }
 
-static void lane_post(far_lane *lane)
+static void slot_post(far_slot *slot)
 {
-    if (!is_brief(lane))
-        far_io_receive(&lane->stamp, (far_buffer){lane->stamp_bytes, FAR_HEADER, lane->peer->index,
-                                                  FAR_TAG_FETCH + (uint32_t)lane->slot});
-    lane_post_data(lane);
+    if (!is_brief(slot))
+        far_io_receive(&slot->stamp, (far_buffer){slot->stamp_bytes, FAR_HEADER, slot->peer->index,
+                                                  FAR_TAG_FETCH + (uint32_t)slot->slot_number});
+    slot_post_data(slot);
 }
 
 /* pre: the link has nothing of the slot. */
-static void lane_send(far_lane *lane)
+static void slot_send(far_slot *slot)
 {
-    lane->state     = FAR_LANE_WAITING;
-    lane->has_stamp = false;
-    far_request_start(lane->peer, &lane->request);
-    if (lane->transfer->op == USM_TRANSFER_STORE) {
-        lane_send_store(lane);
+    slot->state     = FAR_SLOT_WAITING;
+    slot->has_stamp = false;
+    far_request_start(slot->peer, &slot->request);
+    if (slot->transfer->op == USM_TRANSFER_STORE) {
+        slot_send_store(slot);
         return;
     }
-    lane_post(lane);
-    far_point(lane->peer->node, "die.borrow.posted");
-    far_header_send(lane->peer, FAR_TAG_HEADER, lane_header(lane, FAR_OP_FETCH));
-    far_point(lane->peer->node, "die.borrow.fetch");
+    slot_post(slot);
+    far_point(slot->peer->node, "die.borrow.posted");
+    far_header_send(slot->peer, FAR_TAG_HEADER, slot_header(slot, FAR_OP_FETCH));
+    far_point(slot->peer->node, "die.borrow.fetch");
 }
 
 /* Sends the request once more, as soon as the link has ended the operations of the last attempt. */
-static void lane_again(far_lane *lane)
+static void slot_again(far_slot *slot)
 {
-    if (++lane->tries >= TRIES) {
-        lane_fail(lane, USM_E_IO, false);
+    if (++slot->tries >= TRIES) {
+        slot_fail(slot, USM_E_IO, false);
         return;
     }
-    lane->state = FAR_LANE_AGAIN;
-    if (lane_is_free_of_link(lane))
-        lane_send(lane);
+    slot->state = FAR_SLOT_AGAIN;
+    if (slot_is_free_of_link(slot))
+        slot_send(slot);
 }
 
-static bool is_ours(const far_lane *lane, const far_header *h)
+static bool is_ours(const far_slot *slot, const far_header *h)
 {
-    return h->op == FAR_OP_ANSWER && h->operation == lane->request.operation &&
-           h->from == lane->peer->its && h->to == lane->peer->mine;
+    return h->op == FAR_OP_ANSWER && h->operation == slot->request.operation &&
+           h->from == slot->peer->its && h->to == slot->peer->mine;
 }
 
-static void lane_arrived(far_lane *lane)
+static void slot_arrived(far_slot *slot)
 {
-    far_point(lane->peer->node, "die.borrow.arrived");
-    far_request_end(&lane->request);
-    lane_is_in(lane);
-    lane->state = FAR_LANE_ARRIVED;
-    usm_list_append(&lane->peer->node->arrived, &lane->link);
+    far_point(slot->peer->node, "die.borrow.arrived");
+    far_request_end(&slot->request);
+    slot_is_in(slot);
+    slot->state = FAR_SLOT_ARRIVED;
+    usm_list_append(&slot->peer->node->arrived, &slot->link);
 }
 
 /* Our header has come; judges what came after it. */
-static void lane_judge_data(far_lane *lane)
+static void slot_judge_data(far_slot *slot)
 {
-    if (lane->status != FAR_DONE)
-        lane_fail(lane, USM_E_IO, false);
-    else if (lane->data.result == FAR_OK && lane->data.op.size == lane->size)
-        lane_arrived(lane);
-    else if (lane->data.result == FAR_OK && lane->data.op.size == FAR_HEADER)
-        lane_post_data(lane);
+    if (slot->status != FAR_DONE)
+        slot_fail(slot, USM_E_IO, false);
+    else if (slot->data.result == FAR_OK && slot->data.op.size == slot->size)
+        slot_arrived(slot);
+    else if (slot->data.result == FAR_OK && slot->data.op.size == FAR_HEADER)
+        slot_post_data(slot);
     else
-        lane_again(lane);
+        slot_again(slot);
 }
 
 /* Header and bytes in one message; remains of earlier requests are received and dropped. */
-static void lane_judge_brief(far_lane *lane)
+static void slot_judge_brief(far_slot *slot)
 {
     far_header h;
-    size_t     size = lane->data.op.size;
+    size_t     size = slot->data.op.size;
 
-    if (lane->data.result != FAR_OK) {
-        lane_again(lane);
-    } else if (!far_header_decode(lane->piece, size, &h) || !is_ours(lane, &h)) {
-        usm_add_relaxed(&lane->peer->node->late, 1);
-        lane_post_data(lane);
+    if (slot->data.result != FAR_OK) {
+        slot_again(slot);
+    } else if (!far_header_decode(slot->piece, size, &h) || !is_ours(slot, &h)) {
+        usm_add_relaxed(&slot->peer->node->late, 1);
+        slot_post_data(slot);
     } else if (h.status != FAR_DONE) {
-        lane_fail(lane, USM_E_IO, false);
-    } else if (size != FAR_HEADER + lane->size) {
-        lane_again(lane);
+        slot_fail(slot, USM_E_IO, false);
+    } else if (size != FAR_HEADER + slot->size) {
+        slot_again(slot);
     } else {
-        lane_arrived(lane);
+        slot_arrived(slot);
     }
 }
 
 /* Judges what was received for a fetch: see the table above. */
-static void lane_judge(far_lane *lane)
+static void slot_judge(far_slot *slot)
 {
-    bool       is_header = lane->data.result == FAR_OK && lane->data.op.size == FAR_HEADER;
+    bool       is_header = slot->data.result == FAR_OK && slot->data.op.size == FAR_HEADER;
     bool       has_first;
     far_header h;
 
-    if (is_brief(lane)) {
-        lane_judge_brief(lane);
+    if (is_brief(slot)) {
+        slot_judge_brief(slot);
         return;
     }
-    if (lane->has_stamp) {
-        lane_judge_data(lane);
+    if (slot->has_stamp) {
+        slot_judge_data(slot);
         return;
     }
-    has_first = lane->stamp.result == FAR_OK &&
-                far_header_decode(lane->stamp_bytes, lane->stamp.op.size, &h);
-    if (has_first && is_ours(lane, &h)) {
-        lane->has_stamp = true;
-        lane->status    = h.status;
-        lane_judge_data(lane);
+    has_first = slot->stamp.result == FAR_OK &&
+                far_header_decode(slot->stamp_bytes, slot->stamp.op.size, &h);
+    if (has_first && is_ours(slot, &h)) {
+        slot->has_stamp = true;
+        slot->status    = h.status;
+        slot_judge_data(slot);
         return;
     }
-    usm_add_relaxed(&lane->peer->node->late, 1);
-    if (is_header && far_header_decode(lane->piece, FAR_HEADER, &h) && is_ours(lane, &h)) {
-        lane->has_stamp = true;
-        lane->status    = h.status;
+    usm_add_relaxed(&slot->peer->node->late, 1);
+    if (is_header && far_header_decode(slot->piece, FAR_HEADER, &h) && is_ours(slot, &h)) {
+        slot->has_stamp = true;
+        slot->status    = h.status;
         if (h.status == FAR_DONE)
-            lane_post_data(lane);
+            slot_post_data(slot);
         else
-            lane_judge_data(lane);
+            slot_judge_data(slot);
     } else if (has_first || is_header) {
-        lane_post(lane);
+        slot_post(slot);
     } else {
-        lane_again(lane);
+        slot_again(slot);
     }
 }
 
-static void lane_io_ended(far_lane *lane, far_io *io, far_result result)
+static void slot_io_ended(far_slot *slot, far_io *io, far_result result)
 {
-    far_node *node = lane->peer->node;
+    far_node *node = slot->peer->node;
 
     if (result == FAR_PEER_LOST)
-        far_member_lost(lane->peer, true);
-    if (!lane_is_free_of_link(lane))
+        far_member_lost(slot->peer, true);
+    if (!slot_is_free_of_link(slot))
         return;
-    switch (lane->state) {
-    case FAR_LANE_WAITING:
-        if (lane->transfer->op == USM_TRANSFER_FETCH) {
-            far_member_heard(lane->peer);
-            lane_judge(lane);
+    switch (slot->state) {
+    case FAR_SLOT_WAITING:
+        if (slot->transfer->op == USM_TRANSFER_FETCH) {
+            far_member_heard(slot->peer);
+            slot_judge(slot);
         }
         break;
-    case FAR_LANE_AGAIN:
-        lane_send(lane);
+    case FAR_SLOT_AGAIN:
+        slot_send(slot);
         break;
-    case FAR_LANE_LINGERS:
-        if (lane->is_given_up && io != NULL)
+    case FAR_SLOT_LINGERS:
+        if (slot->is_given_up && io != NULL)
             usm_add_relaxed(&node->late, 1);
-        lane_rest(lane);
+        slot_rest(slot);
         break;
-    case FAR_LANE_IDLE:
-    case FAR_LANE_ARRIVED:
+    case FAR_SLOT_IDLE:
+    case FAR_SLOT_ARRIVED:
     default:
         break;
     }
 }
 
-static void lane_stamp_ended(far_io *io, far_result result)
+static void slot_stamp_ended(far_io *io, far_result result)
 {
-    lane_io_ended(usm_container_of(io, far_lane, stamp), io, result);
+    slot_io_ended(usm_container_of(io, far_slot, stamp), io, result);
 }
 
-static void lane_data_ended(far_io *io, far_result result)
+static void slot_data_ended(far_io *io, far_result result)
 {
-    far_lane *lane = usm_container_of(io, far_lane, data);
+    far_slot *slot = usm_container_of(io, far_slot, data);
 
-    if (lane->state == FAR_LANE_WAITING && lane->transfer->op == USM_TRANSFER_STORE &&
+    if (slot->state == FAR_SLOT_WAITING && slot->transfer->op == USM_TRANSFER_STORE &&
         result != FAR_OK && result != FAR_PEER_LOST) {
-        lane_fail(lane, USM_E_IO, false);
+        slot_fail(slot, USM_E_IO, false);
         return;
     }
-    lane_io_ended(lane, io, result);
+    slot_io_ended(slot, io, result);
 }
 
-static far_lane *lane_make(far_peer *peer)
+static far_slot *slot_make(far_peer *peer)
 {
     far_node *node = peer->node;
-    far_lane *lane;
+    far_slot *slot;
 
-    if (peer->lane_count == peer->lane_cap) {
-        uint32_t   cap  = peer->lane_cap == 0 ? 8 : 2 * peer->lane_cap;
-        far_lane **more = far_alloc(node, cap * sizeof(far_lane *));
+    if (peer->slot_count == peer->slot_cap) {
+        uint32_t   cap  = peer->slot_cap == 0 ? 8 : 2 * peer->slot_cap;
+        far_slot **more = far_alloc(node, cap * sizeof(far_slot *));
 
         if (more == NULL)
             return NULL;
-        if (peer->lane_count > 0)
-            memcpy(more, peer->lanes, peer->lane_count * sizeof(far_lane *));
-        far_free(node, peer->lanes);
-        peer->lanes    = more;
-        peer->lane_cap = cap;
+        if (peer->slot_count > 0)
+            memcpy(more, peer->slots, peer->slot_count * sizeof(far_slot *));
+        far_free(node, peer->slots);
+        peer->slots    = more;
+        peer->slot_cap = cap;
     }
-    lane = far_alloc(node, sizeof(*lane));
-    if (lane == NULL)
+    slot = far_alloc(node, sizeof(*slot));
+    if (slot == NULL)
         return NULL;
-    lane->peer       = peer;
-    lane->slot       = (uint16_t)peer->lane_count;
-    lane->stamp.node = lane->data.node = node;
-    lane->stamp.ended                  = lane_stamp_ended;
-    lane->data.ended                   = lane_data_ended;
-    lane->stamp.holder = lane->data.holder = lane;
-    usm_list_init(&lane->link);
-    peer->lanes[peer->lane_count++] = lane;
-    return lane;
+    slot->peer        = peer;
+    slot->slot_number = (uint16_t)peer->slot_count;
+    slot->stamp.node = slot->data.node = node;
+    slot->stamp.ended                  = slot_stamp_ended;
+    slot->data.ended                   = slot_data_ended;
+    slot->stamp.holder = slot->data.holder = slot;
+    usm_list_init(&slot->link);
+    peer->slots[peer->slot_count++] = slot;
+    return slot;
 }
 
 /* NULL: no memory, or (*is_spent) there are enough slots, and none is free. */
-static far_lane *lane_take(far_peer *peer, bool *is_spent)
+static far_slot *slot_take(far_peer *peer, bool *is_spent)
 {
     usm_list *it   = usm_list_pop(&peer->idle);
-    far_lane *lane = it != NULL ? usm_container_of(it, far_lane, link) : NULL;
+    far_slot *slot = it != NULL ? usm_container_of(it, far_slot, link) : NULL;
 
-    if (lane == NULL) {
-        *is_spent = peer->lane_count >= LANES_PER_DEPTH * peer->node->params.depth;
-        lane      = *is_spent ? NULL : lane_make(peer);
+    if (slot == NULL) {
+        *is_spent = peer->slot_count >= LANES_PER_DEPTH * peer->node->params.depth;
+        slot      = *is_spent ? NULL : slot_make(peer);
     }
-    if (lane == NULL)
+    if (slot == NULL)
         return NULL;
-    lane->piece = piece_take(peer->node);
-    if (lane->piece == NULL) {
-        usm_list_append(&peer->idle, &lane->link);
+    slot->piece = piece_take(peer->node);
+    if (slot->piece == NULL) {
+        usm_list_append(&peer->idle, &slot->link);
         return NULL;
     }
-    lane->data.holder_2 = lane->piece;
-    return lane;
+    slot->data.holder_2 = slot->piece;
+    return slot;
 }
 
 /* ---- issuing -------------------------------------------------------------------------------- */
@@ -555,26 +556,26 @@ static size_t piece_size(const far_peer *peer, usm_transfer *t)
     return left < t->size - k->next ? left : t->size - k->next;
 }
 
-static void piece_start(far_lane *lane, usm_transfer *t)
+static void piece_start(far_slot *slot, usm_transfer *t)
 {
-    far_peer   *peer = lane->peer;
+    far_peer   *peer = slot->peer;
     far_ticket *k    = ticket_of(t);
 
-    lane->transfer      = t;
-    lane->at            = k->next;
-    lane->size          = piece_size(peer, t);
-    lane->tries         = 0;
-    lane->request.since = usm_load_relaxed(&peer->node->now);
-    k->next += lane->size;
+    slot->transfer      = t;
+    slot->at            = k->next;
+    slot->size          = piece_size(peer, t);
+    slot->tries         = 0;
+    slot->request.since = usm_load_relaxed(&peer->node->now);
+    k->next += slot->size;
     k->out++;
     if (k->next == t->size)
         usm_list_remove(&k->link);
     peer->out++;
-    peer->out_bytes += lane->size;
+    peer->out_bytes += slot->size;
     peer->node->out++;
     if (t->op == USM_TRANSFER_STORE)
-        far_copy(peer->node, lane->piece + FAR_ASIDE, (const char *)t->data + lane->at, lane->size);
-    lane_send(lane);
+        far_copy(peer->node, slot->piece + FAR_ASIDE, (const char *)t->data + slot->at, slot->size);
+    slot_send(slot);
 }
 
 /* As many bytes as `depth` whole pieces have, in at most four times as many pieces. */
@@ -593,17 +594,17 @@ static void issue(far_peer *peer)
     while (has_room(peer)) {
         usm_list *q        = usm_list_is_empty(&peer->urgent) ? &peer->queue : &peer->urgent;
         bool      is_spent = false;
-        far_lane *lane;
+        far_slot *slot;
 
         if (usm_list_is_empty(q))
             return;
-        lane = lane_take(peer, &is_spent);
-        if (lane == NULL) {
+        slot = slot_take(peer, &is_spent);
+        if (slot == NULL) {
             if (!is_spent && peer->out == 0)
                 transfer_fail(transfer_of(q->next), USM_E_NO_MEMORY);
             return;
         }
-        piece_start(lane, transfer_of(q->next));
+        piece_start(slot, transfer_of(q->next));
     }
 }
 
@@ -616,17 +617,17 @@ void far_transfers_issue(far_node *node)
 bool far_transfers_copy(far_node *node)
 {
     usm_list     *it = usm_list_pop(&node->arrived);
-    far_lane     *lane;
+    far_slot     *slot;
     usm_transfer *t;
 
     if (it == NULL)
         return false;
-    lane = usm_container_of(it, far_lane, link);
-    t    = lane->transfer;
-    far_copy(node, (char *)t->data + lane->at, lane->piece + (is_brief(lane) ? FAR_HEADER : 0),
-             lane->size);
-    usm_add_relaxed(&node->fetched, lane->size);
-    lane_leave(lane, false);
+    slot = usm_container_of(it, far_slot, link);
+    t    = slot->transfer;
+    far_copy(node, (char *)t->data + slot->at, slot->piece + (is_brief(slot) ? FAR_HEADER : 0),
+             slot->size);
+    usm_add_relaxed(&node->fetched, slot->size);
+    slot_leave(slot, false);
     piece_end(t, USM_OK);
     return true;
 }
@@ -636,34 +637,34 @@ bool far_transfers_copy(far_node *node)
 void far_transfers_answered(far_peer *peer, const far_header *h)
 {
     far_node     *node = peer->node;
-    far_lane     *lane = h->slot < peer->lane_count ? peer->lanes[h->slot] : NULL;
+    far_slot     *slot = h->slot_number < peer->slot_count ? peer->slots[h->slot_number] : NULL;
     usm_transfer *t;
 
-    if (lane == NULL || lane->state != FAR_LANE_WAITING ||
-        lane->request.operation != h->operation || lane->transfer->op != USM_TRANSFER_STORE) {
+    if (slot == NULL || slot->state != FAR_SLOT_WAITING ||
+        slot->request.operation != h->operation || slot->transfer->op != USM_TRANSFER_STORE) {
         usm_add_relaxed(&node->late, 1);
         return;
     }
     switch (h->status) {
     case FAR_DONE:
         far_point(node, "die.borrow.acknowledged");
-        usm_add_relaxed(&node->stored, lane->size);
-        t = lane->transfer;
-        lane_leave(lane, false);
+        usm_add_relaxed(&node->stored, slot->size);
+        t = slot->transfer;
+        slot_leave(slot, false);
         piece_end(t, USM_OK);
         return;
     case FAR_STALE:
     case FAR_REPEAT:
-        lane_again(lane);
+        slot_again(slot);
         return;
     case FAR_FULL:
     case FAR_NO_STORE:
-        lane_fail(lane, USM_E_SPILL_FULL, false);
+        slot_fail(slot, USM_E_SPILL_FULL, false);
         return;
     case FAR_MISSING:
     case FAR_STATUS_END:
     default:
-        lane_fail(lane, USM_E_IO, false);
+        slot_fail(slot, USM_E_IO, false);
     }
 }
 
@@ -690,8 +691,8 @@ static bool peer_is_spent(const far_peer *peer)
 {
     if (peer->state != FAR_UP || peer->given_up < LANES_PER_DEPTH * peer->node->params.depth)
         return false;
-    for (uint32_t i = 0; i < peer->lane_count; i++)
-        if (peer->lanes[i]->recalled_in != peer->epoch || peer->lanes[i]->tries < RECALLS_IN_VAIN)
+    for (uint32_t i = 0; i < peer->slot_count; i++)
+        if (peer->slots[i]->recalled_in != peer->epoch || peer->slots[i]->tries < RECALLS_IN_VAIN)
             return false;
     return true;
 }
@@ -700,15 +701,15 @@ void far_transfers_expire(far_peer *peer)
 {
     bool has_failed;
 
-    for (uint32_t i = 0; i < peer->lane_count && peer->out > 0; i++) {
-        far_lane *lane = peer->lanes[i];
+    for (uint32_t i = 0; i < peer->slot_count && peer->out > 0; i++) {
+        far_slot *slot = peer->slots[i];
 
-        if (lane->state != FAR_LANE_WAITING && lane->state != FAR_LANE_AGAIN)
+        if (slot->state != FAR_SLOT_WAITING && slot->state != FAR_SLOT_AGAIN)
             continue;
-        if (!far_request_is_over(peer, lane->request.since, true))
+        if (!far_request_is_over(peer, slot->request.since, true))
             continue;
         usm_add_relaxed(&peer->node->timeouts, 1);
-        lane_fail(lane, USM_E_IO, true);
+        slot_fail(slot, USM_E_IO, true);
     }
     has_failed = queue_expire(peer, &peer->urgent);
     has_failed = queue_expire(peer, &peer->queue) || has_failed;
@@ -720,42 +721,42 @@ void far_transfers_expire(far_peer *peer)
  * over.  So the request is sent once more, in the current session.  A fetch is then answered with
  * as many messages as receives are posted, and for the bytes of a store there is a receive; their
  * headers say that they are old.  If the first request was only late, nothing is done twice. */
-static void lane_recall(far_lane *lane)
+static void slot_recall(far_slot *slot)
 {
-    far_peer *peer = lane->peer;
+    far_peer *peer = slot->peer;
     uint64_t  now  = usm_load_relaxed(&peer->node->now);
 
-    if (lane->recalled_in != peer->epoch)
-        lane->tries = 0;
-    else if (now - lane->recalled < peer->node->params.deadline_ns << lane->tries)
+    if (slot->recalled_in != peer->epoch)
+        slot->tries = 0;
+    else if (now - slot->recalled < peer->node->params.deadline_ns << slot->tries)
         return;
-    lane->recalled    = now;
-    lane->recalled_in = peer->epoch;
-    if (lane->tries < RECALLS_SLOWER)
-        lane->tries++;
-    far_header_send(peer, FAR_TAG_HEADER, lane->over);
+    slot->recalled    = now;
+    slot->recalled_in = peer->epoch;
+    if (slot->tries < RECALLS_SLOWER)
+        slot->tries++;
+    far_header_send(peer, FAR_TAG_HEADER, slot->over);
 }
 
-void far_lanes_recall(far_node *node)
+void far_slots_recall(far_node *node)
 {
     for (uint32_t i = 0; i < node->count; i++) {
         const far_peer *peer = &node->peers[i];
 
         if (peer->given_up == 0 || !peer->has_session || peer->state != FAR_UP)
             continue;
-        for (uint32_t k = 0; k < peer->lane_count; k++)
-            if (peer->lanes[k]->state == FAR_LANE_LINGERS && peer->lanes[k]->is_given_up)
-                lane_recall(peer->lanes[k]);
+        for (uint32_t k = 0; k < peer->slot_count; k++)
+            if (peer->slots[k]->state == FAR_SLOT_LINGERS && peer->slots[k]->is_given_up)
+                slot_recall(peer->slots[k]);
     }
 }
 
 void far_transfers_break(far_peer *peer)
 {
-    for (uint32_t i = 0; i < peer->lane_count && peer->out > 0; i++) {
-        far_lane *lane = peer->lanes[i];
+    for (uint32_t i = 0; i < peer->slot_count && peer->out > 0; i++) {
+        far_slot *slot = peer->slots[i];
 
-        if (lane->state == FAR_LANE_WAITING || lane->state == FAR_LANE_AGAIN)
-            lane_fail(lane, USM_E_IO, true);
+        if (slot->state == FAR_SLOT_WAITING || slot->state == FAR_SLOT_AGAIN)
+            slot_fail(slot, USM_E_IO, true);
     }
 }
 

@@ -259,7 +259,7 @@ static void control_send(far_peer *peer, far_control *c)
     }
     if (h.op == FAR_OP_RESERVE && c->places == NULL)
         c->places = far_near_take(peer, &h);
-    h.slot = c->places != NULL;
+    h.slot_number = c->places != NULL;
     far_header_send(peer, FAR_TAG_HEADER, h);
     if (h.op == FAR_OP_RESERVE)
         far_point(peer->node, "die.borrow.reserve");
@@ -375,7 +375,7 @@ static void near_look(far_peer *peer, far_control *c, const far_header *h)
 {
     if (c->header.op == FAR_OP_NEAR)
         far_near_answered(peer, h);
-    if (c->places == NULL || h->status != FAR_DONE || h->slot != 1)
+    if (c->places == NULL || h->status != FAR_DONE || h->slot_number != 1)
         return;
     far_near_keep(peer, c->places);
     c->places = NULL;

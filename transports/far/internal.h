@@ -19,7 +19,7 @@
 
 typedef struct far_peer       far_peer;
 typedef struct far_io         far_io;
-typedef struct far_lane       far_lane;
+typedef struct far_slot       far_slot;
 typedef struct far_chunk      far_chunk;
 typedef struct far_slab       far_slab;
 typedef struct far_stage      far_stage;
@@ -102,24 +102,24 @@ typedef struct far_request {
     uint64_t since;
 } far_request;
 
-typedef enum far_lane_state {
-    FAR_LANE_IDLE,    /* the link has nothing of it */
-    FAR_LANE_WAITING, /* waits for the answer */
-    FAR_LANE_ARRIVED, /* the bytes have arrived, and must be copied */
-    FAR_LANE_AGAIN,   /* is sent once more when the link has ended its operations */
-    FAR_LANE_LINGERS  /* over, but the link still holds something of it */
-} far_lane_state;
+typedef enum far_slot_state {
+    FAR_SLOT_IDLE,    /* the link has nothing of it */
+    FAR_SLOT_WAITING, /* waits for the answer */
+    FAR_SLOT_ARRIVED, /* the bytes have arrived, and must be copied */
+    FAR_SLOT_AGAIN,   /* is sent once more when the link has ended its operations */
+    FAR_SLOT_LINGERS  /* over, but the link still holds something of it */
+} far_slot_state;
 
 /* A request slot and, while it is used, a piece: a store's bytes begin FAR_ASIDE after its
  * start. */
-struct far_lane {
+struct far_slot {
     usm_list        link; /* in peer->idle or node->arrived */
     far_peer       *peer;
     far_io          stamp; /* receive: the header before a fetch's bytes */
     far_io          data;  /* receive of a fetch, send of a store */
     far_request     request;
-    far_lane_state  state;
-    uint16_t        slot;
+    far_slot_state  state;
+    uint16_t        slot_number;
     uint8_t         tries;       /* of the request, later of recalling it */
     bool            is_given_up; /* it lingers since its time ran out */
     bool            has_stamp;   /* of a fetch: our header has come, with this status */
@@ -160,8 +160,8 @@ void far_transfers_answered(far_peer *peer, const far_header *h);
 void far_transfers_expire(far_peer *peer);
 void far_transfers_fail(far_peer *peer);  /* all of them: the peer is lost */
 void far_transfers_break(far_peer *peer); /* those in progress; the others wait */
-void far_lanes_recall(far_node *node);
-void far_lanes_trim(far_node *node);
+void far_slots_recall(far_node *node);
+void far_slots_trim(far_node *node);
 
 void far_controls_take(far_node *node);
 void far_controls_joined(far_peer *peer);
@@ -286,8 +286,8 @@ struct far_peer {
     uint32_t       controls_out, out; /* number of controls, of pieces */
     uint64_t       out_bytes;
     usm_list       idle; /* request slots */
-    far_lane     **lanes;
-    uint32_t       lane_count, lane_cap;
+    far_slot     **slots;
+    uint32_t       slot_count, slot_cap;
     uint32_t       given_up; /* request slots that linger without an answer */
     far_near_state near_state;
     far_map       *map; /* its area; lock, written by the stepping thread */

@@ -287,13 +287,13 @@ bool far_lent_is_stale(far_peer *peer, const far_header *h)
 
 void far_lent_answer(far_peer *peer, const far_header *h, far_wire_status status)
 {
-    far_header a = {.op        = FAR_OP_ANSWER,
-                    .status    = status,
-                    .slot      = h->slot,
-                    .operation = h->operation,
-                    .store     = h->store,
-                    .block     = far_lend_available(peer->node),
-                    .offset    = (uint32_t)h->op};
+    far_header a = {.op          = FAR_OP_ANSWER,
+                    .status      = status,
+                    .slot_number = h->slot_number,
+                    .operation   = h->operation,
+                    .store       = h->store,
+                    .block       = far_lend_available(peer->node),
+                    .offset      = (uint32_t)h->op};
 
     far_header_send(peer, FAR_TAG_HEADER, a);
 }
@@ -349,7 +349,7 @@ static far_wire_status reserve(far_peer *peer, const far_header *h, bool *is_nea
     lent_store     *s    = far_lent_store(peer, h, &status);
     uint64_t        need = 0;
 
-    *is_near = h->slot == 1 && peer->lent_area != NULL;
+    *is_near = h->slot_number == 1 && peer->lent_area != NULL;
     if (s == NULL)
         return status;
     if (h->length > s->count + (far_lend_available(peer->node) >> s->shift))
@@ -478,7 +478,7 @@ void far_lend_request(far_peer *peer, const far_header *h)
         forget(peer, h);
     else
         undo(peer, h);
-    a.slot = is_near;
+    a.slot_number = is_near;
     request_point(peer, h, true);
     far_lent_answer(peer, &a, status);
     far_point(peer->node, "die.lend.answered");

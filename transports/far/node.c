@@ -235,10 +235,10 @@ static usm_status params_check(const far_params *p)
                            "far memory: a piece of %zu bytes is not a power of two "
                            "from 4 KiB to 2 GiB",
                            p->piece);
-    if (p->depth == 0 || p->depth > FAR_SLOTS_MAX / 8)
+    if (p->depth == 0 || p->depth > FAR_SLOT_NUMBERS_MAX / 8)
         return api->report(USM_E_INVALID,
                            "far memory: %u pieces in flight are not between 1 and %u", p->depth,
-                           (unsigned)FAR_SLOTS_MAX / 8);
+                           (unsigned)FAR_SLOT_NUMBERS_MAX / 8);
     if (p->lease_ns == 0 || p->deadline_ns == 0 || p->orphan_ns < p->lease_ns)
         return api->report(USM_E_INVALID,
                            "far memory: a lease and a deadline are needed, and orphans "
@@ -450,8 +450,8 @@ static void tick(far_node *node, uint64_t now, uint64_t absent)
     if (absent == 0)
         expire(node);
     far_stages_tick(node);
-    far_lanes_recall(node);
-    far_lanes_trim(node);
+    far_slots_recall(node);
+    far_slots_trim(node);
     far_chunks_trim(node);
     far_near_trim(node);
     node->next_tick = now + node->tick_ns;

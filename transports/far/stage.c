@@ -125,7 +125,7 @@ static void stage_arm(far_stage *g)
     node->receiving++;
     far_io_receive(&g->io,
                    (far_buffer){g->chunk->bytes, ((size_t)1 << g->chunk->slab->shift) + FAR_HEADER,
-                                g->peer->index, FAR_TAG_STORE + (uint32_t)g->header.slot});
+                                g->peer->index, FAR_TAG_STORE + (uint32_t)g->header.slot_number});
     far_point(node, "die.lend.posted");
 }
 
@@ -137,7 +137,8 @@ static void stage_came(far_stage *g, size_t size)
 
     if (size <= FAR_HEADER ||
         !far_header_decode(g->chunk->bytes + size - FAR_HEADER, FAR_HEADER, &h) ||
-        h.op != FAR_OP_BYTES || h.length != size - FAR_HEADER || h.slot != g->header.slot) {
+        h.op != FAR_OP_BYTES || h.length != size - FAR_HEADER ||
+        h.slot_number != g->header.slot_number) {
         usm_add_relaxed(&peer->node->refused, 1);
         if (g->announced > g->last)
             far_lent_answer(peer, &g->header, FAR_REPEAT);
@@ -183,12 +184,12 @@ static void stage_ended(far_io *io, far_result result)
         stage_arm(g);
 }
 
-static far_stage *stage_of(far_peer *peer, uint32_t slot)
+static far_stage *stage_of(far_peer *peer, uint32_t slot_number)
 {
     far_node *node = peer->node;
 
-    if (slot >= peer->stage_cap) {
-        uint32_t    cap  = (slot | 7u) + 1;
+    if (slot_number >= peer->stage_cap) {
+        uint32_t    cap  = (slot_number | 7u) + 1;
         far_stage **more = far_alloc(node, cap * sizeof(far_stage *));
 
         if (more == NULL)
@@ -199,7 +200,7 @@ static far_stage *stage_of(far_peer *peer, uint32_t slot)
         peer->stages    = more;
         peer->stage_cap = cap;
     }
-    if (peer->stages[slot] == NULL) {
+    if (peer->stages[slot_number] == NULL) {
         far_stage *g = far_alloc(node, sizeof(*g));
 
         if (g == NULL)
@@ -207,14 +208,14 @@ static far_stage *stage_of(far_peer *peer, uint32_t slot)
         usm_list_init(&g->link);
         g->peer = peer;
         far_io_init(&g->io, node, stage_ended, g);
-        peer->stages[slot] = g;
+        peer->stages[slot_number] = g;
     }
-    return peer->stages[slot];
+    return peer->stages[slot_number];
 }
 
 void far_stage_announce(far_peer *peer, const far_header *h)
 {
-    far_stage *g = stage_of(peer, h->slot);
+    far_stage *g = stage_of(peer, h->slot_number);
 
     far_point(peer->node, "die.lend.announced");
     if (g == NULL) {
@@ -278,13 +279,13 @@ static void serving_ended(far_io *io, far_result result)
 
 static far_header stamp_of(const far_peer *peer, const far_header *h, far_wire_status status)
 {
-    return (far_header){.op        = FAR_OP_ANSWER,
-                        .status    = status,
-                        .slot      = h->slot,
-                        .operation = h->operation,
-                        .store     = h->store,
-                        .block     = far_lend_available(peer->node),
-                        .offset    = FAR_OP_FETCH};
+    return (far_header){.op          = FAR_OP_ANSWER,
+                        .status      = status,
+                        .slot_number = h->slot_number,
+                        .operation   = h->operation,
+                        .store       = h->store,
+                        .block       = far_lend_available(peer->node),
+                        .offset      = FAR_OP_FETCH};
 }
 
 /* A few bytes, copied after their header. */
@@ -327,7 +328,7 @@ static bool serve_brief(far_peer *peer, const far_header *h, const unsigned char
     memcpy(v->bytes + FAR_HEADER, bytes, h->length);
     node->serving++;
     far_io_send(&v->io, (far_buffer){v->bytes, FAR_HEADER + (size_t)h->length, peer->index,
-                                     FAR_TAG_FETCH + (uint32_t)h->slot});
+                                     FAR_TAG_FETCH + (uint32_t)h->slot_number});
     return true;
 }
 
@@ -349,7 +350,7 @@ static serving *serving_take(far_node *node)
 bool far_serve(far_peer *peer, const far_header *h, far_chunk *c, size_t at)
 {
     far_node *node = peer->node;
-    uint32_t  tag  = FAR_TAG_FETCH + (uint32_t)h->slot;
+    uint32_t  tag  = FAR_TAG_FETCH + (uint32_t)h->slot_number;
     serving  *v;
 
     if (peer->is_dead)
@@ -372,7 +373,7 @@ bool far_serve(far_peer *peer, const far_header *h, far_chunk *c, size_t at)
 
 void far_serve_nothing(far_peer *peer, const far_header *h)
 {
-    uint32_t tag = FAR_TAG_FETCH + (uint32_t)h->slot;
+    uint32_t tag = FAR_TAG_FETCH + (uint32_t)h->slot_number;
 
     far_header_send(peer, tag, stamp_of(peer, h, FAR_MISSING));
     if (h->length > FAR_BRIEF)

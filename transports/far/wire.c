@@ -61,7 +61,7 @@ void far_header_encode(const far_header *h, unsigned char bytes[FAR_HEADER])
     bytes[6] = (unsigned char)h->status;
     bytes[7] = h->shift;
     usm_put_le(bytes + 8, 0, 4);
-    usm_put_le(bytes + 12, h->slot, 2);
+    usm_put_le(bytes + 12, h->slot_number, 2);
     usm_put_le(bytes + 14, 0, 2);
     usm_put_le(bytes + 16, h->from, 8);
     usm_put_le(bytes + 24, h->to, 8);
@@ -83,7 +83,7 @@ static bool part_is_valid(const far_header *h)
 {
     const uint32_t page = (1u << FAR_SHIFT_MIN) - 1;
 
-    return shift_is_valid(h) && h->slot < FAR_SLOTS_MAX && h->length != 0 &&
+    return shift_is_valid(h) && h->slot_number < FAR_SLOT_NUMBERS_MAX && h->length != 0 &&
            ((h->length | h->offset) & page) == 0 &&
            (uint64_t)h->offset + h->length <= (uint64_t)1 << h->shift;
 }
@@ -118,7 +118,7 @@ static bool fields_are_valid(const far_header *h)
     case FAR_OP_BYTES:
         return h->operation != 0 && part_is_valid(h);
     case FAR_OP_ANSWER:
-        return h->operation != 0 && h->slot < FAR_SLOTS_MAX;
+        return h->operation != 0 && h->slot_number < FAR_SLOT_NUMBERS_MAX;
     case FAR_OP_MESSAGE:
         return h->block != 0 && h->length <= FAR_MESSAGE_MAX;
     case FAR_OP_JOIN:
@@ -140,18 +140,18 @@ bool far_header_decode(const void *data, size_t size, far_header *h)
         return false;
     if (bytes[5] >= FAR_OP_END || bytes[6] >= FAR_STATUS_END)
         return false;
-    d.op        = (far_wire_op)bytes[5];
-    d.status    = (far_wire_status)bytes[6];
-    d.shift     = bytes[7];
-    d.slot      = (uint16_t)usm_get_le(bytes + 12, 2);
-    d.from      = usm_get_le(bytes + 16, 8);
-    d.to        = usm_get_le(bytes + 24, 8);
-    d.operation = usm_get_le(bytes + 32, 8);
-    d.block     = usm_get_le(bytes + 40, 8);
-    d.behind    = (uint32_t)usm_get_le(bytes + 48, 4);
-    d.store     = (uint32_t)usm_get_le(bytes + 52, 4);
-    d.offset    = (uint32_t)usm_get_le(bytes + 56, 4);
-    d.length    = (uint32_t)usm_get_le(bytes + 60, 4);
+    d.op          = (far_wire_op)bytes[5];
+    d.status      = (far_wire_status)bytes[6];
+    d.shift       = bytes[7];
+    d.slot_number = (uint16_t)usm_get_le(bytes + 12, 2);
+    d.from        = usm_get_le(bytes + 16, 8);
+    d.to          = usm_get_le(bytes + 24, 8);
+    d.operation   = usm_get_le(bytes + 32, 8);
+    d.block       = usm_get_le(bytes + 40, 8);
+    d.behind      = (uint32_t)usm_get_le(bytes + 48, 4);
+    d.store       = (uint32_t)usm_get_le(bytes + 52, 4);
+    d.offset      = (uint32_t)usm_get_le(bytes + 56, 4);
+    d.length      = (uint32_t)usm_get_le(bytes + 60, 4);
     if (!fields_are_valid(&d))
         return false;
     *h = d;

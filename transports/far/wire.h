@@ -22,18 +22,18 @@
 #include <stdint.h>
 
 enum {
-    FAR_HEADER       = 64, /* bytes */
-    FAR_JOIN_BODY    = 160,
-    FAR_WIRE_VERSION = 2,
-    FAR_MESSAGE_MAX  = 65600, /* 64 KiB, and a header of the sender */
-    FAR_BRIEF        = 16384,
-    FAR_TAG_HEADER   = 1,
-    FAR_TAG_MESSAGE  = 2,
-    FAR_TAG_STORE    = 1024,
-    FAR_TAG_FETCH    = 8192,
-    FAR_SLOTS_MAX    = 4096, /* of a pair of members */
-    FAR_SHIFT_MIN    = 12,
-    FAR_SHIFT_MAX    = 31
+    FAR_HEADER           = 64, /* bytes */
+    FAR_JOIN_BODY        = 160,
+    FAR_WIRE_VERSION     = 2,
+    FAR_MESSAGE_MAX      = 65600, /* 64 KiB, and a header of the sender */
+    FAR_BRIEF            = 16384,
+    FAR_TAG_HEADER       = 1,
+    FAR_TAG_MESSAGE      = 2,
+    FAR_TAG_STORE        = 1024,
+    FAR_TAG_FETCH        = 8192,
+    FAR_SLOT_NUMBERS_MAX = 4096, /* of a pair of members */
+    FAR_SHIFT_MIN        = 12,
+    FAR_SHIFT_MAX        = 31
 };
 
 /* The numbers are those of the wire. */
@@ -73,7 +73,7 @@ typedef enum far_wire_status {
 typedef struct far_header {
     far_wire_op     op;
     far_wire_status status;
-    uint16_t        slot;
+    uint16_t        slot_number;
     uint8_t         shift;     /* the store's blocks have 1 << shift bytes */
     uint64_t        from, to;  /* incarnations */
     uint64_t        operation; /* rises with every request of a borrower to a lender */

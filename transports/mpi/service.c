@@ -25,8 +25,8 @@
  * the library.
  *
  * Locks: `step` is held during a step, in which callbacks of the protocol only leave news.  The
- * module's thread, if there is one, passes the news on in order, without a lock (mpi_notify).  `done`
- * of a transfer is called after the step, too (transfer.c). */
+ * module's thread, if there is one, passes the news on in order, without a lock (mpi_notify).
+ * `done` of a transfer is called after the step, too (transfer.c). */
 #include "internal.h"
 
 #include "base/inline/clock.h"

@@ -63,8 +63,8 @@ static bool may_sign(const usm_socket_peer *p)
     return usm_socket_is_reached(p) && !p->first;
 }
 
-/* Signs that are due a little later go with those that are due, so that the thread is woken once for
- * all peers and not for each of them. */
+/* Signs that are due a little later go with those that are due, so that the thread is woken once
+ * for all peers and not for each of them. */
 void usm_socket_beat(usm_socket_job *j, uint64_t now_ns)
 {
     const uint64_t later  = now_ns + j->clock.sign_ns / 4;

@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Writes the lowest `size` bytes of `number`, 8 at most.  With a constant size this is one store. */
+/* Writes the lowest `size` bytes of `number`, 8 at most.  With a constant size this is one store.
+ * */
 static inline void usm_put_le(unsigned char *at, uint64_t number, size_t size)
 {
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__

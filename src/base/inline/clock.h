@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Clocks in nanoseconds, and what pthread_cond_timedwait() needs of them: a condition that uses
- * CLOCK_MONOTONIC, so that nobody who sets the time makes a wait longer, and deadlines on a clock. */
+ * CLOCK_MONOTONIC, so that nobody who sets the time makes a wait longer, and deadlines on a clock.
+ * */
 #ifndef USM_BASE_CLOCK_H
 #define USM_BASE_CLOCK_H
 

@@ -8,7 +8,8 @@
 
 #include <stdbool.h>
 
-/* Declares `name` as a function that `member` of a table points to, so that its type is written once. */
+/* Declares `name` as a function that `member` of a table points to, so that its type is written
+ * once. */
 #define USM_DECLARE_ENTRY(table, member, name) __typeof__(*((const table *)0)->member) name
 
 /* `what`: "the transport file".  False, with an error message: the module must not go on. */

@@ -11,13 +11,13 @@
  * evicted: first those that are cheap to copy back and were used longest ago.  Bytes that are valid
  * nowhere else are copied to host memory.
  *
- * There is one usm__places for a buffer.  Its functions are called with the buffer's lock held, one
- * at a time; changes by calls for other buffers (which evict its extents) are guarded inside.
+ * There is one usm__locations for a buffer.  Its functions are called with the buffer's lock held,
+ * one at a time; changes by calls for other buffers (which evict its extents) are guarded inside.
  *
- * Locks (places.c): one lock of rank USM__RANK_PLACES guards all extents, validity and LRU lists.
- * It is never held over a driver's call, a pin or a wait, so a thread that holds a buffer's lock
- * may take it.  A thread that evicts another buffer's extent does not need that buffer's lock: the
- * extent is marked is_leaving, and calls for overlapping ranges of its buffer wait until it is
+ * Locks (locations.c): one lock of rank USM__RANK_PLACES guards all extents, validity and LRU
+ * lists.  It is never held over a driver's call, a pin or a wait, so a thread that holds a buffer's
+ * lock may take it.  A thread that evicts another buffer's extent does not need that buffer's lock:
+ * the extent is marked is_leaving, and calls for overlapping ranges of its buffer wait until it is
  * gone.  The evicting thread waits for its copy and for room in host memory, never for a buffer's
  * lock. */
 #ifndef USM_BUFFER_PLACES_H
@@ -26,21 +26,21 @@
 #include "command/queue.h"
 #include "spill/engine.h"
 
-typedef struct usm__places usm__places;
-typedef struct usm__extent usm__extent;
+typedef struct usm__locations usm__locations;
+typedef struct usm__extent    usm__extent;
 
 /* base: offset of the buffer in `space` (small buffers share one).  host_valid false: the content
  * is indeterminate, and nothing need be copied until it is written. */
-usm_status usm__places_create(usm__space *space, size_t base, size_t size, bool host_valid,
-                              usm__places **out);
+usm_status usm__locations_create(usm__space *space, size_t base, size_t size, bool host_valid,
+                                 usm__locations **out);
 /* pre: no command uses it.  Frees device memory and copies nothing.  Waits for copies of commands
- * that were withdrawn after usm__places_to_device(). */
-void usm__places_destroy(usm__places *p);
+ * that were withdrawn after usm__locations_to_device(). */
+void usm__locations_destroy(usm__locations *p);
 
 /* Whether the queue's device accesses host memory in place: the pointer is then space + offset. */
-bool usm__places_in_place(const usm_queue *q);
+bool usm__locations_in_place(const usm_queue *q);
 /* For tests: no device does, so that the host backend gets device memory of its own. */
-void usm__places_force_copies(bool force);
+void usm__locations_force_copies(bool force);
 
 /* For a command on q: *extent (counted) covers [offset, offset + size), *ptr is the device's
  * address of `offset`.  Bytes that the mode needs and the device lacks are copied by commands in
@@ -53,25 +53,27 @@ void usm__places_force_copies(bool force);
  *
  *     USM_E_BUDGET, USM_E_NO_MEMORY  the range, with what this command holds, does not fit; or an
  *                                    extent that would have to be evicted cannot be
- *     USM_E_BUSY   extents in use by other commands are in the way: see usm__places_await_memory()
+ *     USM_E_BUSY   extents in use by other commands are in the way: see
+ * usm__locations_await_memory()
  *     USM_E_AGAIN  it would have to wait for storage, memory or the extents of others, and may_wait
  *                  is false; or accesses hold the host memory; the error message names them
  *
  * After any failure the content of the range is unchanged. */
-typedef struct usm__places_events {
+typedef struct usm__locations_events {
     size_t      n, cap;
     usm_event **list;
     usm_event  *first[8];
-} usm__places_events;
+} usm__locations_events;
 #define USM__EVENT_LIST_INIT                                                                       \
     {                                                                                              \
         .list = NULL                                                                               \
     }
-usm_status usm__places_events_add(usm__places_events *l,
-                                  usm_event          *ev);    /* consumes the reference   */
-void usm__places_events_fini(usm__places_events *l); /* releases the references; empty again    */
+usm_status usm__locations_events_add(usm__locations_events *l,
+                                     usm_event             *ev); /* consumes the reference   */
+void       usm__locations_events_fini(
+          usm__locations_events *l); /* releases the references; empty again    */
 
-typedef struct usm__places_want {
+typedef struct usm__locations_want {
     usm_queue        *q;
     size_t            offset, size;
     usm_access_mode   mode;
@@ -81,40 +83,42 @@ typedef struct usm__places_want {
     /* Extents that the same command has got already: their uses are its own. */
     size_t              nheld;
     usm__extent *const *held;
-} usm__places_want;
-usm_status usm__places_to_device(usm__places *p, const usm__places_want *want, usm__extent **extent,
-                                 void **ptr, usm__places_events *after);
+} usm__locations_want;
+usm_status usm__locations_to_device(usm__locations *p, const usm__locations_want *want,
+                                    usm__extent **extent, void **ptr, usm__locations_events *after);
 /* The command that used it has ended, or was withdrawn.  Any thread; needs no buffer's lock. */
 void usm__extent_unuse(usm__extent *e);
 
 /* Bytes that extents may take on the queue's device; UINT64_MAX: no limit but its memory. */
 uint64_t usm__extents_most(const usm_queue *q);
 /* After USM_E_BUSY: waits until other commands use fewer extents of the queue's device than at
- * `turn`, which usm__places_turn() returned before the attempt.  The caller holds no buffer's lock
- * and no extent (a command releases what it has: two commands that hold a half each would wait
+ * `turn`, which usm__locations_turn() returned before the attempt.  The caller holds no buffer's
+ * lock and no extent (a command releases what it has: two commands that hold a half each would wait
  * forever). */
-uint64_t usm__places_turn(const usm_queue *q);
-void     usm__places_await_memory(const usm_queue *q, uint64_t turn);
+uint64_t usm__locations_turn(const usm_queue *q);
+void     usm__locations_await_memory(const usm_queue *q, uint64_t turn);
 
 /* Whether the newest bytes of the range are in host memory for `mode`, so that nothing need be
  * done.  Reading: they are valid there, or nowhere.  Writing: they are valid there and nowhere
  * else, and no copy still reads them. */
-bool usm__places_is_on_host(const usm__places *p, size_t offset, size_t size, usm_access_mode mode);
+bool usm__locations_is_on_host(const usm__locations *p, size_t offset, size_t size,
+                               usm_access_mode mode);
 /* Copies the bytes that the mode needs to host memory, whose blocks the caller has pinned for
  * writing; waits.  pre: the commands before it have ended.  Records the new validity.
  * USM_E_DEVICE_LOST, ... */
-usm_status usm__places_to_host(usm__places *p, size_t offset, size_t size, usm_access_mode mode);
+usm_status usm__locations_to_host(usm__locations *p, size_t offset, size_t size,
+                                  usm_access_mode mode);
 /* The content is no longer needed: valid nowhere. */
-void usm__places_discard(usm__places *p, size_t offset, size_t size);
+void usm__locations_discard(usm__locations *p, size_t offset, size_t size);
 
 /* Device memory is needed for something else: evicts unused extents of the device, the context's
  * own first, and makes their pools return idle memory to the driver; returns the bytes of the
  * evicted extents. ctx NULL: no context comes first.  No buffer's lock is needed. */
-size_t usm__places_give_back(usm_context *ctx, usm_device *dev, size_t bytes);
+size_t usm__locations_give_back(usm_context *ctx, usm_device *dev, size_t bytes);
 /* Lists the devices that have or had extents; returns how many. */
-size_t usm__places_devices(usm_device **list, size_t cap);
+size_t usm__locations_devices(usm_device **list, size_t cap);
 /* Bytes of extents on all devices of the process, for statistics and leak tests. */
-uint64_t usm__places_device_bytes(void);
-void     usm__places_fork(usm_fork_phase phase);
+uint64_t usm__locations_device_bytes(void);
+void     usm__locations_fork(usm_fork_phase phase);
 
 #endif

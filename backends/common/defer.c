@@ -21,8 +21,8 @@
  * a wait list stands for all commands before it, so it is issued only as the first of the deferred
  * ones.  After that the driver keeps the order.
  *
- * Invariants, under the context's lock (in the code deferred commands are `held`):
- *   q is in ctx->holding  <=>  q->held is not empty  <=>  q->nheld > 0
+ * Invariants, under the context's lock :
+ *   q is in ctx->holding  <=>  q->deferred is not empty  <=>  q->ndeferred > 0
  *   a deferred command has references to its queue, to each event it waits for, and to its own;
  *   a pending event that is no user event belongs to exactly one deferred command.
  *
@@ -33,9 +33,10 @@
  * The cost: deferred commands of a borrowed native queue are issued after commands that the program
  * itself enqueued there in the meantime.
  *
- * Not here: wait lists, native events, commands: those are the backend's (gate_ops).  Called by the
- * backends' queues, launches and handles; the functions of the last part are in their tables. */
-#include "gate.h"
+ * Not here: wait lists, native events, commands: those are the backend's (defer_ops).  Called by
+ * the backends' queues, launches and handles; the functions of the last part are in their tables.
+ * */
+#include "defer.h"
 
 #include <stdalign.h>
 #include <string.h>
@@ -49,18 +50,18 @@
 /* A callback for an event; from event_notify until it is called. */
 typedef struct notice {
     usm_list              link; /* in ev->notices, then in a list to deliver       */
-    gate_event           *ev;   /* a reference                                     */
+    defer_event          *ev;   /* a reference                                     */
     usm_backend_notify_fn fn;
     void                 *arg;
 } notice;
 
 /* The backend's command is stored behind the dependencies. */
-typedef struct held_command {
-    usm_list    link;
-    gate_event *out; /* or NULL */
-    size_t      ndeps;
-    gate_event *deps[];
-} held_command;
+typedef struct deferred_command {
+    usm_list     link;
+    defer_event *out; /* or NULL */
+    size_t       ndeps;
+    defer_event *deps[];
+} deferred_command;
 
 /* Actions to be done after the lock is released. */
 typedef struct leftovers {
@@ -70,7 +71,7 @@ typedef struct leftovers {
 
 /* --- contexts and queues ---------------------------------------------------------------------- */
 
-void gate_context_init(gate_context *ctx, const gate_ops *ops, const usm_host_api *host)
+void defer_context_init(defer_context *ctx, const defer_ops *ops, const usm_host_api *host)
 {
     ctx->ops  = ops;
     ctx->host = host;
@@ -82,25 +83,25 @@ void gate_context_init(gate_context *ctx, const gate_ops *ops, const usm_host_ap
     ctx->notes  = (usm_recycler)USM_RECYCLER_INIT(GATE_NOTE_SIZE, RECYCLED);
 }
 
-void *gate_note_new(gate_context *ctx)
+void *defer_note_new(defer_context *ctx)
 {
     void *note = usm_recycler_take(&ctx->notes, GATE_NOTE_SIZE);
 
     return note ? note : ctx->host->heap_alloc(GATE_NOTE_SIZE);
 }
 
-void gate_note_free(gate_context *ctx, void *note)
+void defer_note_free(defer_context *ctx, void *note)
 {
     if (!usm_recycler_give(&ctx->notes, note))
         ctx->host->heap_free(note);
 }
 
-void gate_context_ref(gate_context *ctx)
+void defer_context_ref(defer_context *ctx)
 {
     usm_ref_take(&ctx->refs);
 }
 
-void gate_context_unref(gate_context *ctx)
+void defer_context_unref(defer_context *ctx)
 {
     if (!usm_ref_drop(&ctx->refs))
         return;
@@ -111,60 +112,60 @@ void gate_context_unref(gate_context *ctx)
     ctx->ops->context_free(ctx);
 }
 
-void gate_queue_init(gate_queue *q, gate_context *ctx, bool is_ordered)
+void defer_queue_init(defer_queue *q, defer_context *ctx, bool is_ordered)
 {
     q->ctx        = ctx;
     q->is_ordered = is_ordered;
     usm_store_relaxed(&q->refs, 1);
-    usm_store_relaxed(&q->nheld, 0);
+    usm_store_relaxed(&q->ndeferred, 0);
     usm_store_relaxed(&q->failure, USM_OK);
     pthread_cond_init(&q->drained, NULL);
-    usm_list_init(&q->held);
+    usm_list_init(&q->deferred);
     usm_list_init(&q->link);
-    gate_context_ref(ctx);
+    defer_context_ref(ctx);
 }
 
-void gate_queue_ref(gate_queue *q)
+void defer_queue_ref(defer_queue *q)
 {
     usm_ref_take(&q->refs);
 }
 
 /* No other reference to the queue exists. */
-static void queue_free(gate_queue *q)
+static void queue_free(defer_queue *q)
 {
-    gate_context *ctx = q->ctx;
+    defer_context *ctx = q->ctx;
 
     pthread_cond_destroy(&q->drained);
     ctx->ops->queue_free(q);
-    gate_context_unref(ctx);
+    defer_context_unref(ctx);
 }
 
-void gate_queue_unref(gate_queue *q)
+void defer_queue_unref(defer_queue *q)
 {
     if (usm_ref_drop(&q->refs))
         queue_free(q);
 }
 
-void gate_queue_wait_held(gate_queue *q)
+void defer_queue_wait_deferred(defer_queue *q)
 {
-    gate_context *ctx = q->ctx;
+    defer_context *ctx = q->ctx;
 
-    if (usm_load_acquire(&q->nheld) == 0)
+    if (usm_load_acquire(&q->ndeferred) == 0)
         return;
     pthread_mutex_lock(&ctx->lock);
-    while (usm_load_acquire(&q->nheld) != 0)
+    while (usm_load_acquire(&q->ndeferred) != 0)
         pthread_cond_wait(&q->drained, &ctx->lock);
     pthread_mutex_unlock(&ctx->lock);
 }
 
-void gate_queue_note_failure(gate_queue *q, usm_status status)
+void defer_queue_note_failure(defer_queue *q, usm_status status)
 {
     int none = USM_OK;
 
     (void)usm_cas_acq_rel(&q->failure, &none, status);
 }
 
-usm_status gate_queue_take_failure(gate_queue *q)
+usm_status defer_queue_take_failure(defer_queue *q)
 {
     usm_status failure = (usm_status)usm_swap_acq_rel(&q->failure, (int)USM_OK);
 
@@ -175,9 +176,9 @@ usm_status gate_queue_take_failure(gate_queue *q)
 
 /* --- events: from pending to the end --------------------------------------------------------- */
 
-gate_event *gate_event_new(gate_context *ctx)
+defer_event *defer_event_new(defer_context *ctx)
 {
-    gate_event *ev = usm_recycler_take(&ctx->events, ctx->ops->event_size);
+    defer_event *ev = usm_recycler_take(&ctx->events, ctx->ops->event_size);
 
     if (!ev)
         ev = ctx->host->heap_alloc(ctx->ops->event_size);
@@ -190,14 +191,14 @@ gate_event *gate_event_new(gate_context *ctx)
     return ev;
 }
 
-void gate_event_ref(gate_event *ev)
+void defer_event_ref(defer_event *ev)
 {
     usm_ref_take(&ev->refs);
 }
 
-void gate_event_unref(gate_event *ev)
+void defer_event_unref(defer_event *ev)
 {
-    gate_context *ctx;
+    defer_context *ctx;
 
     if (!ev || !usm_ref_drop(&ev->refs))
         return;
@@ -207,7 +208,7 @@ void gate_event_unref(gate_event *ev)
         ctx->host->heap_free(ev);
 }
 
-static void move_notices(gate_event *ev, usm_list *to)
+static void move_notices(defer_event *ev, usm_list *to)
 {
     usm_list *it;
 
@@ -215,13 +216,13 @@ static void move_notices(gate_event *ev, usm_list *to)
         usm_list_append(to, it);
 }
 
-void gate_event_become_native(gate_event *ev, usm_list *notices)
+void defer_event_become_native(defer_event *ev, usm_list *notices)
 {
     usm_store_release(&ev->state, GATE_NATIVE); /* pairs with the loads of state */
     move_notices(ev, notices);
 }
 
-void gate_event_settle(gate_event *ev, usm_status status, usm_list *notices)
+void defer_event_settle(defer_event *ev, usm_status status, usm_list *notices)
 {
     ev->status = status;
     usm_store_release(&ev->state, GATE_SETTLED);
@@ -232,9 +233,9 @@ void gate_event_settle(gate_event *ev, usm_status status, usm_list *notices)
 
 /* --- notification ---------------------------------------------------------------------------- */
 
-static void deliver(const gate_ops *ops, const notice *n)
+static void deliver(const defer_ops *ops, const notice *n)
 {
-    if (gate_event_state(n->ev) == GATE_SETTLED)
+    if (defer_event_state(n->ev) == GATE_SETTLED)
         n->fn(n->arg, n->ev->status);
     else if (ops->event_notify(n->ev, n->fn, n->arg))
         n->fn(n->arg, ops->event_wait(n->ev)); /* no memory: a late notification is better than
@@ -242,7 +243,7 @@ static void deliver(const gate_ops *ops, const notice *n)
 }
 
 /* Lock not held: drivers call back from inside if the command is complete. */
-void gate_notices_deliver(gate_context *ctx, usm_list *notices)
+void defer_notices_deliver(defer_context *ctx, usm_list *notices)
 {
     usm_list *it;
 
@@ -250,31 +251,31 @@ void gate_notices_deliver(gate_context *ctx, usm_list *notices)
         notice *n = usm_container_of(it, notice, link);
 
         deliver(ctx->ops, n);
-        gate_event_unref(n->ev);
-        gate_note_free(ctx, n);
+        defer_event_unref(n->ev);
+        defer_note_free(ctx, n);
     }
 }
 
 /* Notifies when the event ends: from the thread that ends it, or now. */
-static usm_status notify_later(gate_event *ev, usm_backend_notify_fn fn, void *arg)
+static usm_status notify_later(defer_event *ev, usm_backend_notify_fn fn, void *arg)
 {
-    gate_context *ctx = ev->ctx;
-    notice       *n   = gate_note_new(ctx);
-    usm_list      now;
+    defer_context *ctx = ev->ctx;
+    notice        *n   = defer_note_new(ctx);
+    usm_list       now;
 
     if (!n)
         return no_memory(ctx);
     n->fn  = fn;
     n->arg = arg;
     n->ev  = ev;
-    gate_event_ref(ev);
+    defer_event_ref(ev);
     usm_list_init(&now);
-    gate_context_ref(ctx); /* a callback may release the last reference */
+    defer_context_ref(ctx); /* a callback may release the last reference */
     pthread_mutex_lock(&ctx->lock);
-    usm_list_append(gate_event_state(ev) == GATE_PENDING ? &ev->notices : &now, &n->link);
+    usm_list_append(defer_event_state(ev) == GATE_PENDING ? &ev->notices : &now, &n->link);
     pthread_mutex_unlock(&ctx->lock);
-    gate_notices_deliver(ctx, &now);
-    gate_context_unref(ctx);
+    defer_notices_deliver(ctx, &now);
+    defer_context_unref(ctx);
     return USM_OK;
 }
 
@@ -287,13 +288,13 @@ static void leftovers_init(leftovers *l)
 }
 
 /* Lock not held; the caller has a reference to ctx. */
-static void leftovers_finish(leftovers *l, gate_context *ctx)
+static void leftovers_finish(leftovers *l, defer_context *ctx)
 {
     usm_list *it;
 
-    gate_notices_deliver(ctx, &l->notices);
+    defer_notices_deliver(ctx, &l->notices);
     while ((it = usm_list_pop(&l->queues)))
-        queue_free(usm_container_of(it, gate_queue, link));
+        queue_free(usm_container_of(it, defer_queue, link));
 }
 
 /* --- issuing ---------------------------------------------------------------------------------- */
@@ -304,12 +305,12 @@ typedef struct outlook {
     bool has_failed;
 } outlook;
 
-static outlook look_at(size_t ndeps, gate_event *const *deps)
+static outlook look_at(size_t ndeps, defer_event *const *deps)
 {
     outlook o = {false, false};
 
     for (size_t i = 0; i < ndeps; i++) {
-        int state = gate_event_state(deps[i]);
+        int state = defer_event_state(deps[i]);
 
         if (state == GATE_PENDING)
             o.is_pending = true;
@@ -319,22 +320,22 @@ static outlook look_at(size_t ndeps, gate_event *const *deps)
     return o;
 }
 
-static void end_badly(gate_queue *q, gate_event *out, usm_status status, usm_list *notices)
+static void end_badly(defer_queue *q, defer_event *out, usm_status status, usm_list *notices)
 {
     if (out)
-        gate_event_settle(out, status, notices);
+        defer_event_settle(out, status, notices);
     else
-        gate_queue_note_failure(q, status);
+        defer_queue_note_failure(q, status);
 }
 
 /* No dependency is pending.  `out` is native or settled afterwards, unless this fails.  A barrier
  * orders later commands even if something it waits for failed. */
-static usm_status issue(gate_queue *q, const gate_command *cmd, size_t ndeps,
-                        gate_event *const *deps, gate_event *out, bool has_failed,
+static usm_status issue(defer_queue *q, const defer_command *cmd, size_t ndeps,
+                        defer_event *const *deps, defer_event *out, bool has_failed,
                         usm_list *notices)
 {
-    const gate_ops *ops    = q->ctx->ops;
-    usm_status      status = USM_OK;
+    const defer_ops *ops    = q->ctx->ops;
+    usm_status       status = USM_OK;
 
     if (!has_failed || cmd->is_barrier)
         status = ops->issue(q, cmd, ndeps, deps, has_failed ? NULL : out, has_failed, notices);
@@ -350,23 +351,23 @@ static usm_status issue(gate_queue *q, const gate_command *cmd, size_t ndeps,
 
 static size_t command_offset(size_t ndeps)
 {
-    return round_up(sizeof(held_command) + ndeps * sizeof(gate_event *), alignof(max_align_t));
+    return round_up(sizeof(deferred_command) + ndeps * sizeof(defer_event *), alignof(max_align_t));
 }
 
-static gate_command *command_of(held_command *h)
+static defer_command *command_of(deferred_command *h)
 {
-    return (gate_command *)(void *)((char *)h + command_offset(h->ndeps));
+    return (defer_command *)(void *)((char *)h + command_offset(h->ndeps));
 }
 
-static bool stands_for_all(held_command *h)
+static bool stands_for_all(deferred_command *h)
 {
     return h->ndeps == 0 && command_of(h)->is_mark;
 }
 
-static held_command *held_new(const gate_context *ctx, const gate_command *cmd, size_t ndeps,
-                              gate_event *const *deps, gate_event *out)
+static deferred_command *deferred_new(const defer_context *ctx, const defer_command *cmd,
+                                      size_t ndeps, defer_event *const *deps, defer_event *out)
 {
-    held_command *h = ctx->host->heap_alloc(command_offset(ndeps) + cmd->size);
+    deferred_command *h = ctx->host->heap_alloc(command_offset(ndeps) + cmd->size);
 
     if (!h)
         return NULL;
@@ -374,38 +375,38 @@ static held_command *held_new(const gate_context *ctx, const gate_command *cmd, 
     h->ndeps = ndeps;
     memcpy(command_of(h), cmd, cmd->size);
     if (out)
-        gate_event_ref(out);
+        defer_event_ref(out);
     for (size_t i = 0; i < ndeps; i++) {
         h->deps[i] = deps[i];
-        gate_event_ref(deps[i]);
+        defer_event_ref(deps[i]);
     }
     return h;
 }
 
 /* Lock held. */
-static void held_append(gate_queue *q, held_command *h)
+static void deferred_append(defer_queue *q, deferred_command *h)
 {
-    gate_queue_ref(q);
-    usm_list_append(&q->held, &h->link);
+    defer_queue_ref(q);
+    usm_list_append(&q->deferred, &h->link);
     q->nbarriers += command_of(h)->is_barrier;
-    if (usm_add_relaxed(&q->nheld, 1) == 0)
+    if (usm_add_relaxed(&q->ndeferred, 1) == 0)
         usm_list_append(&q->ctx->holding, &q->link);
 }
 
 /* Lock held.  The command goes to the driver, or is finalized; h is freed. */
-static void held_issue(gate_queue *q, held_command *h, bool has_failed, usm_list *notices)
+static void deferred_issue(defer_queue *q, deferred_command *h, bool has_failed, usm_list *notices)
 {
     usm_status status = issue(q, command_of(h), h->ndeps, h->deps, h->out, has_failed, notices);
 
     if (status)
         end_badly(q, h->out, status, notices);
     for (size_t i = 0; i < h->ndeps; i++)
-        gate_event_unref(h->deps[i]);
-    gate_event_unref(h->out);
+        defer_event_unref(h->deps[i]);
+    defer_event_unref(h->out);
     usm_list_remove(&h->link);
     q->nbarriers -= command_of(h)->is_barrier;
-    /* Pairs with the load in gate_submit(): a thread that sees 0 enqueues behind us. */
-    if (usm_ref_drop(&q->nheld)) {
+    /* Pairs with the load in defer_submit(): a thread that sees 0 enqueues behind us. */
+    if (usm_ref_drop(&q->ndeferred)) {
         usm_list_remove(&q->link);
         pthread_cond_broadcast(&q->drained);
     }
@@ -414,16 +415,16 @@ static void held_issue(gate_queue *q, held_command *h, bool has_failed, usm_list
 }
 
 /* Lock held.  Returns whether anything was issued. */
-static bool pump_queue(gate_queue *q, usm_list *notices)
+static bool pump_queue(defer_queue *q, usm_list *notices)
 {
     bool is_first = true, has_issued = false;
 
-    USM_LIST_FOREACH_SAFE (it, next, &q->held) {
-        held_command *h = usm_container_of(it, held_command, link);
-        outlook       o = look_at(h->ndeps, h->deps);
+    USM_LIST_FOREACH_SAFE (it, next, &q->deferred) {
+        deferred_command *h = usm_container_of(it, deferred_command, link);
+        outlook           o = look_at(h->ndeps, h->deps);
 
         if (!o.is_pending && (is_first || !stands_for_all(h))) {
-            held_issue(q, h, o.has_failed, notices);
+            deferred_issue(q, h, o.has_failed, notices);
             has_issued = true;
             continue;
         }
@@ -435,16 +436,16 @@ static bool pump_queue(gate_queue *q, usm_list *notices)
 }
 
 /* Issues all commands that can be issued now.  Lock held, and a reference to ctx. */
-static void pump(gate_context *ctx, leftovers *left)
+static void pump(defer_context *ctx, leftovers *left)
 {
     bool has_issued;
 
     do {
         has_issued = false;
         USM_LIST_FOREACH_SAFE (it, next, &ctx->holding) {
-            gate_queue *q = usm_container_of(it, gate_queue, link);
+            defer_queue *q = usm_container_of(it, defer_queue, link);
 
-            gate_queue_ref(q);
+            defer_queue_ref(q);
             has_issued |= pump_queue(q, &left->notices);
             if (usm_ref_drop(&q->refs)) /* so it has no deferred command and is in no list */
                 usm_list_append(&left->queues, &q->link);
@@ -456,23 +457,23 @@ static void pump(gate_context *ctx, leftovers *left)
 /* True if the last deferred command need not be deferred: the event may have been signalled just
  * now, and in an out-of-order queue only barriers defer commands without pending events.  Lock
  * held. */
-static bool is_next(const gate_queue *q, held_command *last, outlook o)
+static bool is_next(const defer_queue *q, deferred_command *last, outlook o)
 {
     size_t nbarriers = q->nbarriers - command_of(last)->is_barrier;
-    bool   is_only   = q->held.next == &last->link;
+    bool   is_only   = q->deferred.next == &last->link;
 
     return !o.is_pending && (is_only || (!q->is_ordered && !nbarriers && !stands_for_all(last)));
 }
 
 /* The thread that settles an event issues all that can be issued, so the other deferred commands
  * need no attention here. */
-static usm_status hold(gate_queue *q, const gate_command *cmd, size_t ndeps,
-                       gate_event *const *deps, gate_event *out)
+static usm_status hold(defer_queue *q, const defer_command *cmd, size_t ndeps,
+                       defer_event *const *deps, defer_event *out)
 {
-    gate_context *ctx = q->ctx;
-    held_command *h   = held_new(ctx, cmd, ndeps, deps, out);
-    usm_list      nobody; /* stays empty: no listener has `out` */
-    outlook       o;
+    defer_context    *ctx = q->ctx;
+    deferred_command *h   = deferred_new(ctx, cmd, ndeps, deps, out);
+    usm_list          nobody; /* stays empty: no listener has `out` */
+    outlook           o;
 
     if (!h) {
         ctx->ops->command_drop(cmd);
@@ -480,37 +481,37 @@ static usm_status hold(gate_queue *q, const gate_command *cmd, size_t ndeps,
     }
     usm_list_init(&nobody);
     pthread_mutex_lock(&ctx->lock);
-    held_append(q, h);
+    deferred_append(q, h);
     o = look_at(ndeps, deps);
     if (is_next(q, h, o)) {
-        held_issue(q, h, o.has_failed, &nobody);
+        deferred_issue(q, h, o.has_failed, &nobody);
         pthread_cond_broadcast(&ctx->changed);
     }
     pthread_mutex_unlock(&ctx->lock);
     return USM_OK;
 }
 
-usm_status gate_submit(gate_queue *q, const gate_command *cmd, size_t ndeps, void *const *deps,
-                       void **ev)
+usm_status defer_submit(defer_queue *q, const defer_command *cmd, size_t ndeps, void *const *deps,
+                        void **ev)
 {
-    gate_event *const *events = (gate_event *const *)deps;
-    gate_context      *ctx    = q->ctx;
-    gate_event        *out    = NULL;
-    outlook            o      = look_at(ndeps, events);
-    usm_list           nobody;
-    usm_status         status;
+    defer_event *const *events = (defer_event *const *)deps;
+    defer_context      *ctx    = q->ctx;
+    defer_event        *out    = NULL;
+    outlook             o      = look_at(ndeps, events);
+    usm_list            nobody;
+    usm_status          status;
 
-    if (ev && !(out = gate_event_new(ctx))) {
+    if (ev && !(out = defer_event_new(ctx))) {
         ctx->ops->command_drop(cmd);
         return no_memory(ctx);
     }
     usm_list_init(&nobody); /* stays empty: `out` is not returned yet */
-    if (usm_load_acquire(&q->nheld) == 0 && !o.is_pending)
+    if (usm_load_acquire(&q->ndeferred) == 0 && !o.is_pending)
         status = issue(q, cmd, ndeps, events, out, o.has_failed, &nobody);
     else
         status = hold(q, cmd, ndeps, events, out);
     if (status)
-        gate_event_unref(out);
+        defer_event_unref(out);
     else if (ev)
         *ev = out;
     return status;
@@ -519,30 +520,30 @@ usm_status gate_submit(gate_queue *q, const gate_command *cmd, size_t ndeps, voi
 /* --- user events ------------------------------------------------------------------------------ */
 
 /* Settles a pending event, without the lock held, and issues the commands that waited for it. */
-bool gate_event_complete(gate_event *ev, usm_status status)
+bool defer_event_complete(defer_event *ev, usm_status status)
 {
-    gate_context *ctx = ev->ctx;
-    leftovers     left;
-    bool          was_pending;
+    defer_context *ctx = ev->ctx;
+    leftovers      left;
+    bool           was_pending;
 
     leftovers_init(&left);
-    gate_context_ref(ctx); /* the last queue may be freed with its last command */
+    defer_context_ref(ctx); /* the last queue may be freed with its last command */
     pthread_mutex_lock(&ctx->lock);
-    was_pending = gate_event_state(ev) == GATE_PENDING;
+    was_pending = defer_event_state(ev) == GATE_PENDING;
     if (was_pending) {
-        gate_event_settle(ev, status, &left.notices);
+        defer_event_settle(ev, status, &left.notices);
         pump(ctx, &left);
     }
     pthread_mutex_unlock(&ctx->lock);
     leftovers_finish(&left, ctx);
-    gate_context_unref(ctx);
+    defer_context_unref(ctx);
     return was_pending;
 }
 
-usm_status gate_event_create_user(void *context, void **out)
+usm_status defer_event_create_user(void *context, void **out)
 {
-    gate_context *ctx = context;
-    gate_event   *ev  = gate_event_new(ctx);
+    defer_context *ctx = context;
+    defer_event   *ev  = defer_event_new(ctx);
 
     if (!ev)
         return no_memory(ctx);
@@ -551,29 +552,29 @@ usm_status gate_event_create_user(void *context, void **out)
     return USM_OK;
 }
 
-usm_status gate_event_signal(void *event, usm_status status)
+usm_status defer_event_signal(void *event, usm_status status)
 {
-    gate_event *ev = event;
+    defer_event *ev = event;
 
-    if (!ev->is_user || !gate_event_complete(ev, status))
+    if (!ev->is_user || !defer_event_complete(ev, status))
         return fail(ev->ctx, USM_E_INVALID, "the event is not a user event, or was signalled");
     return USM_OK;
 }
 
 /* A user event that can no longer be signalled fails; otherwise its dependents would wait
  * forever. */
-void gate_event_release(void *event)
+void defer_event_release(void *event)
 {
-    gate_event *ev = event;
+    defer_event *ev = event;
 
-    if (ev->is_user && gate_event_state(ev) == GATE_PENDING)
-        (void)gate_event_signal(ev, USM_E_DEPENDENCY);
-    gate_event_unref(ev);
+    if (ev->is_user && defer_event_state(ev) == GATE_PENDING)
+        (void)defer_event_signal(ev, USM_E_DEPENDENCY);
+    defer_event_unref(ev);
 }
 
 /* --- query and wait ----------------------------------------------------------- */
 
-static usm_status notify_status(const gate_event *ev)
+static usm_status notify_status(const defer_event *ev)
 {
     usm_status status = ev->status;
 
@@ -584,11 +585,11 @@ static usm_status notify_status(const gate_event *ev)
     return fail(ev->ctx, status, "the event was completed with the failure %d", (int)status);
 }
 
-usm_status gate_event_query(void *event)
+usm_status defer_event_query(void *event)
 {
-    gate_event *ev     = event;
-    int         state  = gate_event_state(ev);
-    usm_status  status = USM_E_NOT_READY;
+    defer_event *ev     = event;
+    int          state  = defer_event_state(ev);
+    usm_status   status = USM_E_NOT_READY;
 
     if (state == GATE_SETTLED)
         return notify_status(ev);
@@ -599,33 +600,33 @@ usm_status gate_event_query(void *event)
     return status;
 }
 
-static void wait_while_pending(gate_event *ev)
+static void wait_while_pending(defer_event *ev)
 {
-    gate_context *ctx = ev->ctx;
+    defer_context *ctx = ev->ctx;
 
-    if (gate_event_state(ev) != GATE_PENDING)
+    if (defer_event_state(ev) != GATE_PENDING)
         return;
     pthread_mutex_lock(&ctx->lock);
-    while (gate_event_state(ev) == GATE_PENDING)
+    while (defer_event_state(ev) == GATE_PENDING)
         pthread_cond_wait(&ctx->changed, &ctx->lock);
     pthread_mutex_unlock(&ctx->lock);
 }
 
-usm_status gate_event_wait(void *event)
+usm_status defer_event_wait(void *event)
 {
-    gate_event *ev = event;
+    defer_event *ev = event;
 
     wait_while_pending(ev);
-    if (gate_event_state(ev) == GATE_SETTLED)
+    if (defer_event_state(ev) == GATE_SETTLED)
         return notify_status(ev);
     return ev->ctx->ops->event_wait(ev);
 }
 
-usm_status gate_event_notify(void *event, usm_backend_notify_fn fn, void *arg)
+usm_status defer_event_notify(void *event, usm_backend_notify_fn fn, void *arg)
 {
-    gate_event *ev = event;
+    defer_event *ev = event;
 
-    if (gate_event_state(ev) == GATE_NATIVE)
+    if (defer_event_state(ev) == GATE_NATIVE)
         return ev->ctx->ops->event_notify(ev, fn, arg);
     return notify_later(ev, fn, arg);
 }

@@ -6,47 +6,47 @@
  * reference, the queue's destructor waits for the worker's own task, and no command of any queue
  * runs any more.  Tested by releasing 20,000 queues with commands in flight: out of order the
  * process always hung, in order never.  So for this runtime an out-of-order queue consists of a few
- * native in-order queues ("lanes").  Commands use them in turn, wait lists order them across lanes,
- * and a command that stands for the whole queue gathers and blocks all lanes.
+ * native in-order queues ("streams").  Commands use them in turn, wait lists order them across
+ * streams, and a command that stands for the whole queue gathers and blocks all streams.
  *
- * Lanes order more than was requested.  That cannot deadlock, because no command that waits for a
- * user event is in a lane (../common/gate.c).  There is no lock: commands that threads submit at
- * the same time may come in any order, in each lane.
+ * Streams order more than was requested.  That cannot deadlock, because no command that waits for a
+ * user event is in a stream (../common/defer.c).  There is no lock: commands that threads submit at
+ * the same time may come in any order, in each stream.
  *
  * Not here: the driver calls of a command (command.c).  Called by submit.c and queue.c. */
 #include "opencl.h"
 
-uint32_t ocl_lanes_of(const ocl_device *dev)
+uint32_t ocl_streams_of(const ocl_device *dev)
 {
     uint32_t units = dev->info.compute_units;
 
-    if (!dev->needs_lanes)
+    if (!dev->needs_streams)
         return 0;
     return units < 2 ? 2 : units > OCL_MAX_LANES ? OCL_MAX_LANES : units;
 }
 
-cl_int ocl_lanes_finish(const ocl_queue *q)
+cl_int ocl_streams_finish(const ocl_queue *q)
 {
     cl_int first = CL_SUCCESS;
 
-    if (!q->nlanes)
+    if (!q->nstreams)
         return cl.clFinish(q->native);
-    for (uint32_t i = 0; i < q->nlanes; i++) {
-        cl_int err = cl.clFinish(q->lanes[i]);
+    for (uint32_t i = 0; i < q->nstreams; i++) {
+        cl_int err = cl.clFinish(q->streams[i]);
 
         first = first ? first : err;
     }
     return first;
 }
 
-void ocl_lanes_release(const ocl_queue *q)
+void ocl_streams_release(const ocl_queue *q)
 {
     if (q->must_finish)
         (void)cl.clFinish(q->native);
-    if (!q->nlanes)
+    if (!q->nstreams)
         cl.clReleaseCommandQueue(q->native);
-    for (uint32_t i = 0; i < q->nlanes; i++)
-        cl.clReleaseCommandQueue(q->lanes[i]);
+    for (uint32_t i = 0; i < q->nstreams; i++)
+        cl.clReleaseCommandQueue(q->streams[i]);
 }
 
 /* A failure to flush shows up at the next wait: the command is queued. */
@@ -60,9 +60,9 @@ static cl_int run_in(const ocl_queue *q, cl_command_queue to, const driver_comma
     return err;
 }
 
-static cl_command_queue next_lane(ocl_queue *q)
+static cl_command_queue next_stream(ocl_queue *q)
 {
-    return q->lanes[usm_add_relaxed(&q->next_lane, 1) % q->nlanes];
+    return q->streams[usm_add_relaxed(&q->next_stream, 1) % q->nstreams];
 }
 
 static void release_events(cl_event *events, cl_uint n)
@@ -71,49 +71,49 @@ static void release_events(cl_event *events, cl_uint n)
         cl.clReleaseEvent(events[--n]);
 }
 
-/* Makes an event for the end of all commands in the lanes. */
+/* Makes an event for the end of all commands in the streams. */
 static cl_int gather(ocl_queue *q, cl_event *all)
 {
     cl_event ends[OCL_MAX_LANES] = {NULL};
     cl_uint  n                   = 0;
     cl_int   err                 = CL_SUCCESS;
 
-    for (; n < q->nlanes; n++) {
-        err = cl.clEnqueueMarkerWithWaitList(q->lanes[n], 0, NULL, &ends[n]);
+    for (; n < q->nstreams; n++) {
+        err = cl.clEnqueueMarkerWithWaitList(q->streams[n], 0, NULL, &ends[n]);
         if (err)
             break;
-        (void)cl.clFlush(q->lanes[n]);
+        (void)cl.clFlush(q->streams[n]);
     }
     if (!err)
-        err = cl.clEnqueueMarkerWithWaitList(q->lanes[0], n, ends, all);
+        err = cl.clEnqueueMarkerWithWaitList(q->streams[0], n, ends, all);
     if (!err)
-        (void)cl.clFlush(q->lanes[0]);
+        (void)cl.clFlush(q->streams[0]);
     release_events(ends, n);
     return err;
 }
 
-/* Makes later commands of all lanes wait for `end`. */
-static cl_int block_lanes(const ocl_queue *q, cl_event end)
+/* Makes later commands of all streams wait for `end`. */
+static cl_int block_streams(const ocl_queue *q, cl_event end)
 {
     cl_int err = CL_SUCCESS;
 
-    for (uint32_t i = 0; i < q->nlanes && !err; i++) {
-        err = cl.clEnqueueBarrierWithWaitList(q->lanes[i], 1, &end, NULL);
-        (void)cl.clFlush(q->lanes[i]);
+    for (uint32_t i = 0; i < q->nstreams && !err; i++) {
+        err = cl.clEnqueueBarrierWithWaitList(q->streams[i], 1, &end, NULL);
+        (void)cl.clFlush(q->streams[i]);
     }
     return err;
 }
 
-/* Runs a marker or a barrier; a barrier also blocks the lanes. */
+/* Runs a marker or a barrier; a barrier also blocks the streams. */
 static cl_int run_mark(ocl_queue *q, bool blocks, cl_uint nwait, const cl_event *wait,
                        cl_event *event)
 {
     static const driver_command marker = {.type = DRIVER_MARKER};
     cl_event                    end    = NULL;
-    cl_int err = nwait ? run_in(q, next_lane(q), &marker, nwait, wait, &end) : gather(q, &end);
+    cl_int err = nwait ? run_in(q, next_stream(q), &marker, nwait, wait, &end) : gather(q, &end);
 
     if (!err && blocks)
-        err = block_lanes(q, end);
+        err = block_streams(q, end);
     if (!err && event)
         *event = end;
     else if (end)
@@ -124,9 +124,9 @@ static cl_int run_mark(ocl_queue *q, bool blocks, cl_uint nwait, const cl_event 
 cl_int ocl_command_run(ocl_queue *q, const driver_command *cmd, cl_uint nwait, const cl_event *wait,
                        cl_event *event)
 {
-    if (!q->nlanes)
+    if (!q->nstreams)
         return run_in(q, q->native, cmd, nwait, wait, event);
     if (cmd->type == DRIVER_MARKER || cmd->type == DRIVER_BARRIER)
         return run_mark(q, cmd->type == DRIVER_BARRIER, nwait, wait, event);
-    return run_in(q, next_lane(q), cmd, nwait, wait, event);
+    return run_in(q, next_stream(q), cmd, nwait, wait, event);
 }

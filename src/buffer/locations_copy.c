@@ -15,7 +15,7 @@
  * that was to come after the copy has been recorded as their writer, become valid again in the
  * source: the command did not run.
  *
- * Copies to the host are waited for (usm__places_fetch). */
+ * Copies to the host are waited for (usm__locations_fetch). */
 #include "buffer/extent.h"
 
 #include "base/inline/bits.h"
@@ -28,7 +28,7 @@
 
 /* Does not wait for frames that others hold: the buffer is locked, or an extent of it is being
  * evicted, and their holders may wait for either. */
-static usm_status pin(const usm__places *p, const usm__interval *piece, usm_access_mode mode,
+static usm_status pin(const usm__locations *p, const usm__interval *piece, usm_access_mode mode,
                       bool is_leaving)
 {
     const usm__pin one = {p->space, p->base + piece->start, piece->end - piece->start, mode};
@@ -37,8 +37,8 @@ static usm_status pin(const usm__places *p, const usm__interval *piece, usm_acce
 }
 
 /* Pins as many blocks as fit in memory at once: half as many after each refusal. */
-usm_status usm__places_pin(const usm__places *p, usm__interval *piece, usm_access_mode mode,
-                           bool is_leaving)
+usm_status usm__locations_pin(const usm__locations *p, usm__interval *piece, usm_access_mode mode,
+                              bool is_leaving)
 {
     size_t     block = (size_t)1 << p->space->shift, n = PIN_BLOCKS;
     size_t     first = p->base + piece->start;
@@ -56,7 +56,7 @@ usm_status usm__places_pin(const usm__places *p, usm__interval *piece, usm_acces
     }
 }
 
-void usm__places_unpin(const usm__places *p, const usm__interval *piece, usm_access_mode mode)
+void usm__locations_unpin(const usm__locations *p, const usm__interval *piece, usm_access_mode mode)
 {
     if (!p->space->is_foreign)
         usm__space_unpin(p->space, p->base + piece->start, piece->end - piece->start, mode);
@@ -64,12 +64,12 @@ void usm__places_unpin(const usm__places *p, const usm__interval *piece, usm_acc
 
 /* ---- copies under way ----------------------------------------------------------------- */
 
-static usm__holding *holding_of(usm__places *p, usm__extent *e)
+static usm__holding *holding_of(usm__locations *p, usm__extent *e)
 {
     return e ? &e->holding : &p->host;
 }
 
-static bool is_valid_anywhere(const usm__places *p, const usm__interval *piece)
+static bool is_valid_anywhere(const usm__locations *p, const usm__interval *piece)
 {
     if (usm__valid_has_any(&p->host.valid, piece->start, piece->end))
         return true;
@@ -85,8 +85,8 @@ static bool is_valid_anywhere(const usm__places *p, const usm__interval *piece)
 /* Records a failed copy.  Lock held; both sets have room for the change. */
 static void enter_failure(usm__copying *t)
 {
-    usm__places  *p     = t->places;
-    usm__interval piece = {t->start, t->end};
+    usm__locations *p     = t->locations;
+    usm__interval   piece = {t->start, t->end};
 
     usm__valid_remove(&holding_of(p, t->to)->valid, t->start, t->end);
     if (!t->is_superseded && !is_valid_anywhere(p, &piece))
@@ -100,7 +100,7 @@ static void enter_failure(usm__copying *t)
 }
 
 /* The copy counts on them no more.  Lock held. */
-static void drop_places(usm__places *p, usm__extent *from, usm__extent *to)
+static void drop_locations(usm__locations *p, usm__extent *from, usm__extent *to)
 {
     holding_of(p, from)->pending--;
     holding_of(p, to)->pending--;
@@ -118,14 +118,14 @@ static void end(usm__copying *t, usm_status status)
     if (usm_list_is_empty(&t->link))
         return;
     if (t->is_pinned)
-        usm__places_unpin(t->places, &piece, USM_READ);
+        usm__locations_unpin(t->locations, &piece, USM_READ);
     if (status < 0) {
         t->to->failure = status;
         enter_failure(t);
     }
     usm_list_remove(&t->link);
     usm__extents_changed();
-    drop_places(t->places, t->from, t->to);
+    drop_locations(t->locations, t->from, t->to);
 }
 
 /* Lock held. */
@@ -170,7 +170,7 @@ void usm__copying_await(usm__copying *t)
 
 usm__copying *usm__extent_copying(const usm__extent *e)
 {
-    USM_LIST_FOREACH (it, &e->places->copies) {
+    USM_LIST_FOREACH (it, &e->locations->copies) {
         usm__copying *t = usm_container_of(it, usm__copying, link);
 
         if (t->from == e || t->to == e)
@@ -187,7 +187,7 @@ static usm__copying *next_unseen(const usm__memory *m, uint64_t pass)
 
         if (e->copies == 0)
             continue;
-        USM_LIST_FOREACH (jt, &e->places->copies) {
+        USM_LIST_FOREACH (jt, &e->locations->copies) {
             usm__copying *t = usm_container_of(jt, usm__copying, link);
 
             if (t->seen != pass)
@@ -197,7 +197,7 @@ static usm__copying *next_unseen(const usm__memory *m, uint64_t pass)
     return NULL;
 }
 
-void usm__places_reap(usm__memory *m)
+void usm__locations_reap(usm__memory *m)
 {
     static uint64_t passes; /* guarded by the lock */
     usm__copying   *t;
@@ -227,8 +227,8 @@ void usm__places_reap(usm__memory *m)
 
 /* The extent with the first byte of `piece` that `lacking` does not have (of several, the one with
  * most bytes from there on); cuts `piece` to what that extent has. */
-usm__extent *usm__places_source(const usm__places *p, const usm__valid *lacking,
-                                const usm__extent *but, usm__interval *piece)
+usm__extent *usm__locations_source(const usm__locations *p, const usm__valid *lacking,
+                                   const usm__extent *but, usm__interval *piece)
 {
     usm__interval gap = *piece, best = {SIZE_MAX, SIZE_MAX};
     usm__extent  *from = NULL;
@@ -299,7 +299,7 @@ static void consider(source *best, bool *found, source s, const usm_queue *q)
 }
 
 /* Lock held. */
-static bool next_source(const usm__places *p, const usm_queue *q, const usm__extent *e,
+static bool next_source(const usm__locations *p, const usm_queue *q, const usm__extent *e,
                         usm__interval range, source *s)
 {
     usm__interval gap, there;
@@ -324,14 +324,14 @@ static bool next_source(const usm__places *p, const usm_queue *q, const usm__ext
 
 /* A copy that is about to be queued. */
 typedef struct plan {
-    usm__places            *p;
-    const usm__places_want *want;
-    usm__extent            *e;
-    usm__interval           range; /* of the bytes that remain                                */
-    source                  s;
-    bool                    waits_for_commands;
-    bool                    is_behind; /* as usm__copying's                                 */
-    usm__places_events      deps;      /* copies under way over the same bytes              */
+    usm__locations            *p;
+    const usm__locations_want *want;
+    usm__extent               *e;
+    usm__interval              range; /* of the bytes that remain                                */
+    source                     s;
+    bool                       waits_for_commands;
+    bool                       is_behind; /* as usm__copying's                                 */
+    usm__locations_events      deps;      /* copies under way over the same bytes              */
 } plan;
 
 static bool touches(const usm__copying *t, const plan *c)
@@ -371,7 +371,7 @@ static usm_status prepare(plan *c)
         c->is_behind |= t->is_behind;
         st = usm_event_retain(t->ev);
         if (st == USM_OK)
-            st = usm__places_events_add(&c->deps, t->ev);
+            st = usm__locations_events_add(&c->deps, t->ev);
         if (st != USM_OK)
             return st;
     }
@@ -385,7 +385,7 @@ static usm_status add_deps(plan *c)
     for (size_t i = 0; st == USM_OK && c->waits_for_commands && i < c->want->ndeps; i++) {
         st = usm_event_retain(c->want->deps[i]);
         if (st == USM_OK)
-            st = usm__places_events_add(&c->deps, c->want->deps[i]);
+            st = usm__locations_events_add(&c->deps, c->want->deps[i]);
     }
     return st;
 }
@@ -397,7 +397,7 @@ static usm_status queue_copy(plan *c, usm_event **ev)
         c->is_behind ? c->want->q : usm__queue_own(q->ctx, q->index, USM__QUEUE_BLOCKING);
     size_t      start = c->s.piece.start;
     const void *src =
-        c->s.from ? c->s.from->at + (start - c->s.from->start) : usm__places_host(c->p, start);
+        c->s.from ? c->s.from->at + (start - c->s.from->start) : usm__locations_host(c->p, start);
 
     if (!on)
         return usm_last_status();
@@ -411,20 +411,20 @@ static usm_status start(plan *c, usm__copying *t)
     usm_status      st   = add_deps(c);
 
     if (st == USM_OK && !c->s.from)
-        st = usm__places_pin(c->p, &c->s.piece, mode, false);
+        st = usm__locations_pin(c->p, &c->s.piece, mode, false);
     if (st != USM_OK)
         return st;
     t->is_pinned = !c->s.from && !c->p->space->is_foreign;
     st           = queue_copy(c, &t->ev);
     if (st != USM_OK && t->is_pinned)
-        usm__places_unpin(c->p, &c->s.piece, USM_READ);
+        usm__locations_unpin(c->p, &c->s.piece, USM_READ);
     return st;
 }
 
 /* Records a copy that was queued.  Lock held. */
 static void enter(plan *c, usm__copying *t)
 {
-    t->places    = c->p;
+    t->locations = c->p;
     t->from      = c->s.from;
     t->to        = c->e;
     t->start     = c->s.piece.start;
@@ -444,7 +444,7 @@ static void follow(usm__copying *t)
 
 /* Host memory is full: of this buffer's own copies, one with pins, which ends by itself.  Counted;
  * NULL: there is none.  Lock held. */
-static usm__copying *own_pinned(const usm__places *p)
+static usm__copying *own_pinned(const usm__locations *p)
 {
     USM_LIST_FOREACH (it, &p->copies) {
         usm__copying *t = usm_container_of(it, usm__copying, link);
@@ -465,7 +465,7 @@ static usm__copying *record(plan *c, usm__copying *t, usm_status st)
     if (st == USM_OK) {
         enter(c, t);
     } else {
-        drop_places(c->p, c->s.from, c->e);
+        drop_locations(c->p, c->s.from, c->e);
         if (c->want->may_wait && !c->s.from && (st == USM_E_AGAIN || st == USM_E_BUDGET))
             first = own_pinned(c->p);
     }
@@ -483,7 +483,7 @@ static usm_status copy_piece(plan *c, usm_status st)
         st = usm__fail(USM_E_NO_MEMORY, "no host memory to track a copy");
     if (st == USM_OK)
         st = start(c, t);
-    usm__places_events_fini(&c->deps);
+    usm__locations_events_fini(&c->deps);
     first = record(c, t, st);
     if (st == USM_OK) {
         c->range.start = c->s.piece.end;
@@ -500,11 +500,11 @@ static usm_status copy_piece(plan *c, usm_status st)
 /* False: no copy is needed, or there is none to be had now. */
 static bool choose_piece(plan *c, usm_status *st)
 {
-    const usm__places_want *want = c->want;
-    bool                    found;
+    const usm__locations_want *want = c->want;
+    bool                       found;
 
     usm__extents_lock();
-    *st   = usm__places_settle(c->p, want->offset, want->offset + want->size, want->may_wait);
+    *st   = usm__locations_settle(c->p, want->offset, want->offset + want->size, want->may_wait);
     found = *st == USM_OK && next_source(c->p, want->q, c->e, c->range, &c->s);
     if (found) {
         c->e->copies++;
@@ -516,7 +516,7 @@ static bool choose_piece(plan *c, usm_status *st)
     return found;
 }
 
-usm_status usm__places_bring(usm__places *p, const usm__places_want *want, usm__extent *e)
+usm_status usm__locations_bring(usm__locations *p, const usm__locations_want *want, usm__extent *e)
 {
     plan c = {.p = p, .want = want, .e = e, .range = {want->offset, want->offset + want->size}};
     usm_status st = USM_OK;
@@ -526,7 +526,8 @@ usm_status usm__places_bring(usm__places *p, const usm__places_want *want, usm__
     return st;
 }
 
-bool usm__places_lacks(const usm__places *p, const usm__places_want *want, const usm__extent *e)
+bool usm__locations_lacks(const usm__locations *p, const usm__locations_want *want,
+                          const usm__extent *e)
 {
     const usm__interval range = {want->offset, want->offset + want->size};
     source              s;
@@ -536,7 +537,7 @@ bool usm__places_lacks(const usm__places *p, const usm__places_want *want, const
 
 /* ---- to the host -------------------------------------------------------------------------- */
 
-usm_status usm__places_fetch(const usm__extent *from, const usm__interval *piece)
+usm_status usm__locations_fetch(const usm__extent *from, const usm__interval *piece)
 {
     usm_queue *q  = usm__queue_own(from->ctx, from->index, USM__QUEUE_BLOCKING);
     usm_event *ev = NULL;
@@ -544,7 +545,7 @@ usm_status usm__places_fetch(const usm__extent *from, const usm__interval *piece
 
     if (!q)
         return usm_last_status();
-    st = usm_memcpy(q, usm__places_host(from->places, piece->start),
+    st = usm_memcpy(q, usm__locations_host(from->locations, piece->start),
                     from->at + (piece->start - from->start), piece->end - piece->start, 0, NULL,
                     &ev);
     if (st != USM_OK)

@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Native in-order streams; in the code a stream with its bookkeeping is a "lane".
+/* Native in-order streams.
  *
  * Order.  An immediate list with the in-order flag keeps its order itself.  A command that waits
- * for an earlier command of the same lane then needs no wait list.  A command has an event only if
- * one is needed, except that every EVENT_EVERY-th has one, so that it becomes known what has ended.
- * Older drivers (API below 1.7), regular lists and borrowed lists without the flag keep no order.
- * There the lane is chained: each command has an event, and waits for that of the previous one.
+ * for an earlier command of the same stream then needs no wait list.  A command has an event only
+ * if one is needed, except that every EVENT_EVERY-th has one, so that it becomes known what has
+ * ended.  Older drivers (API below 1.7), regular lists and borrowed lists without the flag keep no
+ * order.  There the stream is chained: each command has an event, and waits for that of the
+ * previous one.
  *
  * The objects that a command uses must outlive it: its event, the events it waits for (a device
  * that has not read one yet would miss its signal if it were reset), its kernel, its regular list.
- * A lane keeps a record of these for each command, in order, and drops it when an event at or
+ * A stream keeps a record of these for each command, in order, and drops it when an event at or
  * behind it has ended: a few at each submission, all when a thread waits.  So the last reference to
  * an event is released only when no device uses it any more.
  *
  *     records   [list, waits] [slot, waits] [kernel] [slot] ...      oldest first
  *     tail      slot of the last command that has one; is_open: a command came after it
  *
- * The end.  A queue is destroyed without waiting.  A lane with commands in flight then becomes a
+ * The end.  A queue is destroyed without waiting.  A stream with commands in flight then becomes a
  * notice of its own watch, and is freed when its last command has ended; a reference to the context
  * keeps the objects that it needs.  On a lost device all commands count as ended.
  *
  * After a failure in the middle of a command that consists of several appends, the stream contains
  * a part of it ("torn"): the next command begins with a barrier, so that the order is kept.
  *
- * Not here: the choice of a lane (submit.c).  Called by submit.c, queue.c, queue_native.c. */
+ * Not here: the choice of a stream (submit.c).  Called by submit.c, queue.c, queue_native.c. */
 #include "queue.h"
 
 #include "base/inline/clock.h"
@@ -37,7 +38,7 @@
 #define REAP_AT_ONCE 4
 #define FEW_WAITS    4 /* waits that every record has room for */
 #define IDLE_RECORDS 64
-#define PAUSE_NS     10000000 /* between attempts to mark the end of a lane */
+#define PAUSE_NS     10000000 /* between attempts to mark the end of a stream */
 #define MAX_ATTEMPTS 500
 #define SLICE_NS     100000000
 
@@ -51,14 +52,14 @@ typedef struct record {
     lz_slot                 *waits[];
 } record;
 
-struct lz_lane {
+struct lz_stream {
     /* fixed after create */
-    lz_context *ctx;
-    lz_device  *dev;
-    lz_watch   *watch;
-    lz_stream   stream;
-    bool        is_chained;
-    bool        is_timed;
+    lz_context      *ctx;
+    lz_device       *dev;
+    lz_watch        *watch;
+    lz_native_stream native_stream;
+    bool             is_chained;
+    bool             is_timed;
     /* atomic */
     _Atomic uint64_t number; /* of the last command; written with the lock held */
     /* guarded by lock */
@@ -75,14 +76,14 @@ struct lz_lane {
     lz_timeline     time;
 };
 
-void lz_lane_lock(lz_lane *lane)
+void lz_stream_lock(lz_stream *stream)
 {
-    pthread_mutex_lock(&lane->lock);
+    pthread_mutex_lock(&stream->lock);
 }
 
-void lz_lane_unlock(lz_lane *lane)
+void lz_stream_unlock(lz_stream *stream)
 {
-    pthread_mutex_unlock(&lane->lock);
+    pthread_mutex_unlock(&stream->lock);
 }
 
 /* --- streams ------------------------------------------------------------------------- */
@@ -99,42 +100,43 @@ static bool wants_regular(void)
 static const lz_copy_offload_desc copy_offload = {.stype     = LZ_STRUCTURE_TYPE_COPY_OFFLOAD,
                                                   .is_wanted = 1};
 
-usm_status lz_stream_create(const lz_context *ctx, lz_device *dev, lz_stream *out)
+usm_status lz_native_stream_create(const lz_context *ctx, lz_device *dev, lz_native_stream *out)
 {
     ze_command_queue_desc_t desc = {
         .stype   = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
         .ordinal = dev->ordinal,
         .mode    = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
     };
-    lz_stream   stream = {.ordinal = dev->ordinal, .is_owned = true};
-    ze_result_t code;
+    lz_native_stream native_stream = {.ordinal = dev->ordinal, .is_owned = true};
+    ze_result_t      code;
 
     if (dev->nqueues)
         desc.index = usm_add_relaxed(&dev->next_queue, 1) % dev->nqueues;
     if (wants_regular()) {
-        code = lz.zeCommandQueueCreate(ctx->native, dev->native, &desc, &stream.queue);
+        code = lz.zeCommandQueueCreate(ctx->native, dev->native, &desc, &native_stream.queue);
         if (code)
             return lz_fail(code, "zeCommandQueueCreate");
     } else {
-        stream.is_in_order = dev->driver->has_in_order;
-        if (stream.is_in_order)
+        native_stream.is_in_order = dev->driver->has_in_order;
+        if (native_stream.is_in_order)
             desc.flags = LZ_COMMAND_QUEUE_FLAG_IN_ORDER;
         if (dev->driver->has_copy_offload)
             desc.pNext = &copy_offload;
-        code = lz.zeCommandListCreateImmediate(ctx->native, dev->native, &desc, &stream.list);
+        code =
+            lz.zeCommandListCreateImmediate(ctx->native, dev->native, &desc, &native_stream.list);
         if (code)
             return lz_fail(code, "zeCommandListCreateImmediate");
     }
-    *out = stream;
+    *out = native_stream;
     return USM_OK;
 }
 
-void lz_stream_destroy(const lz_stream *stream)
+void lz_native_stream_destroy(const lz_native_stream *native_stream)
 {
-    if (stream->list)
-        (void)lz.zeCommandListDestroy(stream->list);
-    if (stream->queue)
-        (void)lz.zeCommandQueueDestroy(stream->queue);
+    if (native_stream->list)
+        (void)lz.zeCommandListDestroy(native_stream->list);
+    if (native_stream->queue)
+        (void)lz.zeCommandQueueDestroy(native_stream->queue);
 }
 
 /* --- records ---------------------------------------------------------------------------- */
@@ -146,11 +148,11 @@ static void record_free(record *r)
     lz_host->heap_free(r);
 }
 
-static usm_status record_new(const lz_lane *lane, size_t nwaits, record **out)
+static usm_status record_new(const lz_stream *stream, size_t nwaits, record **out)
 {
     ze_command_list_desc_t desc = {
         .stype                    = ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC,
-        .commandQueueGroupOrdinal = lane->stream.ordinal,
+        .commandQueueGroupOrdinal = stream->native_stream.ordinal,
     };
     size_t      cap = nwaits < FEW_WAITS ? FEW_WAITS : nwaits;
     record     *r   = lz_host->heap_alloc(sizeof(*r) + cap * sizeof(r->waits[0]));
@@ -160,8 +162,8 @@ static usm_status record_new(const lz_lane *lane, size_t nwaits, record **out)
         return lz_no_memory();
     usm_list_init(&r->link);
     r->cap = cap;
-    if (lane->stream.queue) {
-        code = lz.zeCommandListCreate(lane->ctx->native, lane->dev->native, &desc, &r->list);
+    if (stream->native_stream.queue) {
+        code = lz.zeCommandListCreate(stream->ctx->native, stream->dev->native, &desc, &r->list);
         if (code) {
             lz_host->heap_free(r);
             return lz_fail(code, "zeCommandListCreate");
@@ -181,23 +183,23 @@ static usm_status record_reset(record *r)
     return USM_OK;
 }
 
-static void record_idle(lz_lane *lane, record *r)
+static void record_idle(lz_stream *stream, record *r)
 {
-    if (lane->nidle >= IDLE_RECORDS) {
+    if (stream->nidle >= IDLE_RECORDS) {
         record_free(r);
         return;
     }
-    usm_list_append(&lane->idle, &r->link);
-    lane->nidle++;
+    usm_list_append(&stream->idle, &r->link);
+    stream->nidle++;
 }
 
 /* Returns an empty record with room for so many waits, not in a list. */
-static usm_status record_take(lz_lane *lane, size_t nwaits, record **out)
+static usm_status record_take(lz_stream *stream, size_t nwaits, record **out)
 {
     record    *r;
     usm_status status;
 
-    USM_LIST_FOREACH (it, &lane->idle) {
+    USM_LIST_FOREACH (it, &stream->idle) {
         r = usm_container_of(it, record, link);
         if (r->cap < nwaits)
             continue;
@@ -205,36 +207,36 @@ static usm_status record_take(lz_lane *lane, size_t nwaits, record **out)
         if (status)
             return status;
         usm_list_remove(&r->link);
-        lane->nidle--;
+        stream->nidle--;
         *out = r;
         return USM_OK;
     }
-    return record_new(lane, nwaits, out);
+    return record_new(stream, nwaits, out);
 }
 
-static void record_drop(lz_lane *lane, record *r)
+static void record_drop(lz_stream *stream, record *r)
 {
     usm_list_remove(&r->link);
-    lane->nrecords--;
+    stream->nrecords--;
     for (size_t i = 0; i < r->nwaits; i++)
         lz_slot_unref(r->waits[i]);
-    if (r->slot && lane->is_lost)
+    if (r->slot && stream->is_lost)
         lz_slot_lose(r->slot);
     lz_slot_unref(r->slot);
     if (r->kernel)
-        lz_kernel_destroy(r->kernel); /* releases the lane's reference */
+        lz_kernel_destroy(r->kernel); /* releases the stream's reference */
     r->slot   = NULL;
     r->kernel = NULL;
     r->nwaits = 0;
-    record_idle(lane, r);
+    record_idle(stream, r);
 }
 
 /* Drops the records up to the oldest event, if that has ended. */
-static bool reap_one(lz_lane *lane)
+static bool reap_one(lz_stream *stream)
 {
     record *last = NULL, *first;
 
-    USM_LIST_FOREACH (it, &lane->records) {
+    USM_LIST_FOREACH (it, &stream->records) {
         last = usm_container_of(it, record, link);
         if (last->slot)
             break;
@@ -244,31 +246,31 @@ static bool reap_one(lz_lane *lane)
     if (lz_slot_query(last->slot)) /* also if it is lost: then all records stay until the end */
         return false;
     do {
-        first = usm_container_of(lane->records.next, record, link);
-        record_drop(lane, first);
+        first = usm_container_of(stream->records.next, record, link);
+        record_drop(stream, first);
     } while (first != last);
     return true;
 }
 
-static void reap_some(lz_lane *lane)
+static void reap_some(lz_stream *stream)
 {
-    for (int i = 0; i < REAP_AT_ONCE && lane->nrecords >= REAP_FROM; i++)
-        if (!reap_one(lane))
+    for (int i = 0; i < REAP_AT_ONCE && stream->nrecords >= REAP_FROM; i++)
+        if (!reap_one(stream))
             return;
 }
 
 /* --- times --------------------------------------------------------------------------------- */
 
 /* A command whose time cannot be read just has no times. */
-static void stamp(lz_lane *lane, lz_slot *slot)
+static void stamp(lz_stream *stream, lz_slot *slot)
 {
     uint64_t host = 0, ticks = 0;
 
-    if (lz.zeDeviceGetGlobalTimestamps(lane->dev->native, &host, &ticks))
+    if (lz.zeDeviceGetGlobalTimestamps(stream->dev->native, &host, &ticks))
         return;
-    lz_timeline_go_on(&lane->time, lane->dev, ticks, usm_clock_ns(CLOCK_MONOTONIC));
+    lz_timeline_go_on(&stream->time, stream->dev, ticks, usm_clock_ns(CLOCK_MONOTONIC));
     slot->submit_ticks = ticks;
-    slot->submit_total = lane->time.total;
+    slot->submit_total = stream->time.total;
     slot->has_times    = true;
 }
 
@@ -282,154 +284,155 @@ static void add_once(lz_waits *waits, lz_slot *slot)
     lz_waits_add(waits, slot);
 }
 
-/* Adds the events that the lane itself makes a command wait for. */
-static void add_own_waits(const lz_lane *lane, lz_waits *waits)
+/* Adds the events that the stream itself makes a command wait for. */
+static void add_own_waits(const lz_stream *stream, lz_waits *waits)
 {
-    if (lane->is_chained && lane->tail && usm_load_acquire(&lane->tail->end) != LZ_DONE)
-        add_once(waits, lane->tail);
-    if (lane->block && usm_load_acquire(&lane->block->end) != LZ_DONE)
-        add_once(waits, lane->block);
+    if (stream->is_chained && stream->tail && usm_load_acquire(&stream->tail->end) != LZ_DONE)
+        add_once(waits, stream->tail);
+    if (stream->block && usm_load_acquire(&stream->block->end) != LZ_DONE)
+        add_once(waits, stream->block);
 }
 
-static bool needs_slot(const lz_lane *lane, bool wants)
+static bool needs_slot(const lz_stream *stream, bool wants)
 {
-    return wants || lane->is_chained || lane->since_event + 1 >= EVENT_EVERY;
+    return wants || stream->is_chained || stream->since_event + 1 >= EVENT_EVERY;
 }
 
-static bool needs_record(const lz_lane *lane, const driver_command *cmd, const lz_waits *waits,
+static bool needs_record(const lz_stream *stream, const driver_command *cmd, const lz_waits *waits,
                          const lz_slot *slot)
 {
-    return slot || waits->n || cmd->type == DRIVER_LAUNCH || lane->stream.queue;
+    return slot || waits->n || cmd->type == DRIVER_LAUNCH || stream->native_stream.queue;
 }
 
 /* Appends the command, and before it a barrier if the stream needs one. */
-static ze_result_t append(lz_lane *lane, lz_target *t, const driver_command *cmd)
+static ze_result_t append(lz_stream *stream, lz_target *t, const driver_command *cmd)
 {
     lz_target   repair = {.list = t->list, .dev = t->dev};
-    ze_result_t code   = lane->is_torn ? lz_barrier_append(&repair) : ZE_RESULT_SUCCESS;
+    ze_result_t code   = stream->is_torn ? lz_barrier_append(&repair) : ZE_RESULT_SUCCESS;
 
     if (code)
         return code;
-    lane->is_torn = false;
+    stream->is_torn = false;
     return lz_command_append(t, cmd);
 }
 
-static ze_result_t run_regular(lz_lane *lane, record *r, lz_target *t, const driver_command *cmd)
+static ze_result_t run_regular(lz_stream *stream, record *r, lz_target *t,
+                               const driver_command *cmd)
 {
     ze_result_t code;
 
     t->list     = r->list;
     r->is_dirty = true;
-    code        = append(lane, t, cmd);
+    code        = append(stream, t, cmd);
     if (!code)
         code = lz.zeCommandListClose(r->list);
     if (!code)
-        code = lz.zeCommandQueueExecuteCommandLists(lane->stream.queue, 1, &r->list, NULL);
+        code = lz.zeCommandQueueExecuteCommandLists(stream->native_stream.queue, 1, &r->list, NULL);
     return code;
 }
 
-static ze_result_t run_immediate(lz_lane *lane, lz_target *t, const driver_command *cmd)
+static ze_result_t run_immediate(lz_stream *stream, lz_target *t, const driver_command *cmd)
 {
     ze_result_t code;
 
-    t->list = lane->stream.list;
-    code    = append(lane, t, cmd);
+    t->list = stream->native_stream.list;
+    code    = append(stream, t, cmd);
     if (code && t->has_appended)
-        lane->is_torn = lane->is_open = true;
+        stream->is_torn = stream->is_open = true;
     return code;
 }
 
-static usm_status run(lz_lane *lane, const driver_command *cmd, const lz_waits *waits,
+static usm_status run(lz_stream *stream, const driver_command *cmd, const lz_waits *waits,
                       lz_slot *slot, record *r)
 {
     lz_target t = {
-        .dev    = lane->dev,
+        .dev    = stream->dev,
         .signal = slot ? slot->native : NULL,
         .nwaits = (uint32_t)waits->n,
         .waits  = waits->n ? waits->natives : NULL,
     };
     ze_result_t code;
 
-    code = r && r->list ? run_regular(lane, r, &t, cmd) : run_immediate(lane, &t, cmd);
+    code = r && r->list ? run_regular(stream, r, &t, cmd) : run_immediate(stream, &t, cmd);
     return code ? lz_fail(code, driver_command_name(cmd)) : USM_OK;
 }
 
 /* Called before the submission: afterwards the command may end at any time. */
-static void slot_begin(lz_lane *lane, lz_slot *slot)
+static void slot_begin(lz_stream *stream, lz_slot *slot)
 {
     slot->is_used = true;
-    slot->lane    = lane;
-    slot->number  = usm_load_relaxed(&lane->number) + 1;
-    slot->dev     = lane->dev;
-    slot->watch   = lane->watch;
+    slot->stream  = stream;
+    slot->number  = usm_load_relaxed(&stream->number) + 1;
+    slot->dev     = stream->dev;
+    slot->watch   = stream->watch;
     lz_watch_ref(slot->watch);
-    if (lane->is_timed)
-        stamp(lane, slot);
+    if (stream->is_timed)
+        stamp(stream, slot);
 }
 
 /* A shadow continues without a command, because the program has its handle. */
 static void slot_cancel(lz_slot *slot)
 {
-    slot->lane      = NULL;
+    slot->stream    = NULL;
     slot->has_times = false;
     lz_watch_unref(slot->watch);
     slot->watch = NULL;
 }
 
 /* From now on the objects are used by the stream. */
-static void keep(lz_lane *lane, record *r, const lz_waits *waits, lz_slot *slot)
+static void keep(lz_stream *stream, record *r, const lz_waits *waits, lz_slot *slot)
 {
     r->nwaits = waits->n;
     for (size_t i = 0; i < waits->n; i++)
         r->waits[i] = lz_slot_ref(waits->slots[i]);
     r->slot = slot ? lz_slot_ref(slot) : NULL;
-    usm_list_append(&lane->records, &r->link);
-    lane->nrecords++;
+    usm_list_append(&stream->records, &r->link);
+    stream->nrecords++;
 }
 
 /* Called when the command is in the stream. */
-static void enter(lz_lane *lane, const driver_command *cmd, const lz_waits *waits, lz_slot *slot,
-                  record *r)
+static void enter(lz_stream *stream, const driver_command *cmd, const lz_waits *waits,
+                  lz_slot *slot, record *r)
 {
-    usm_store_relaxed(&lane->number, usm_load_relaxed(&lane->number) + 1);
-    lane->since_event = slot ? 0 : lane->since_event + 1;
-    lane->is_open     = !slot;
+    usm_store_relaxed(&stream->number, usm_load_relaxed(&stream->number) + 1);
+    stream->since_event = slot ? 0 : stream->since_event + 1;
+    stream->is_open     = !slot;
     if (r) {
-        keep(lane, r, waits, slot);
+        keep(stream, r, waits, slot);
         if (cmd->type == DRIVER_LAUNCH) {
             r->kernel = ((const lz_instance *)cmd->as.launch.instance)->kernel;
             usm_ref_take(&r->kernel->refs);
         }
     }
-    lz_slot_unref(lane->block);
-    lane->block = NULL;
+    lz_slot_unref(stream->block);
+    stream->block = NULL;
     if (slot) {
-        lz_slot_unref(lane->tail);
-        lane->tail = lz_slot_ref(slot);
+        lz_slot_unref(stream->tail);
+        stream->tail = lz_slot_ref(slot);
     }
 }
 
-usm_status lz_lane_submit(lz_lane *lane, const driver_command *cmd, lz_waits *waits, bool wants,
-                          lz_slot **out)
+usm_status lz_stream_submit(lz_stream *stream, const driver_command *cmd, lz_waits *waits,
+                            bool wants, lz_slot **out)
 {
     lz_slot   *slot   = *out ? lz_slot_ref(*out) : NULL;
     record    *r      = NULL;
     usm_status status = USM_OK;
 
-    reap_some(lane);
-    add_own_waits(lane, waits);
-    if (!slot && needs_slot(lane, wants))
-        status = lz_slot_take(lane->ctx->events, lane->is_timed, &slot);
-    if (!status && needs_record(lane, cmd, waits, slot))
-        status = record_take(lane, waits->n, &r);
+    reap_some(stream);
+    add_own_waits(stream, waits);
+    if (!slot && needs_slot(stream, wants))
+        status = lz_slot_take(stream->ctx->events, stream->is_timed, &slot);
+    if (!status && needs_record(stream, cmd, waits, slot))
+        status = record_take(stream, waits->n, &r);
     if (status)
         goto err_slot;
     if (slot)
-        slot_begin(lane, slot);
-    status = run(lane, cmd, waits, slot, r);
+        slot_begin(stream, slot);
+    status = run(stream, cmd, waits, slot, r);
     if (status)
         goto err_record;
-    enter(lane, cmd, waits, slot, r);
+    enter(stream, cmd, waits, slot, r);
     if (wants && !*out)
         *out = lz_slot_ref(slot);
     lz_slot_unref(slot);
@@ -437,129 +440,129 @@ usm_status lz_lane_submit(lz_lane *lane, const driver_command *cmd, lz_waits *wa
 err_record:
     if (slot)
         slot_cancel(slot);
-    if (r && lane->is_torn) /* the part that is in the stream waits for them nevertheless */
-        keep(lane, r, waits, NULL);
+    if (r && stream->is_torn) /* the part that is in the stream waits for them nevertheless */
+        keep(stream, r, waits, NULL);
     else if (r)
-        record_idle(lane, r);
+        record_idle(stream, r);
 err_slot:
     lz_slot_unref(slot);
     return status;
 }
 
-usm_status lz_lane_tail(lz_lane *lane, lz_slot **out)
+usm_status lz_stream_tail(lz_stream *stream, lz_slot **out)
 {
     static const driver_command marker = {.type = DRIVER_MARKER};
     lz_waits                    none;
 
-    if (!lane->is_open) {
-        bool is_done = !lane->tail || usm_load_acquire(&lane->tail->end) == LZ_DONE;
+    if (!stream->is_open) {
+        bool is_done = !stream->tail || usm_load_acquire(&stream->tail->end) == LZ_DONE;
 
-        *out = is_done ? NULL : lz_slot_ref(lane->tail);
+        *out = is_done ? NULL : lz_slot_ref(stream->tail);
         return USM_OK;
     }
     lz_waits_few(&none);
     *out = NULL;
-    return lz_lane_submit(lane, &marker, &none, true, out);
+    return lz_stream_submit(stream, &marker, &none, true, out);
 }
 
-void lz_lane_block(lz_lane *lane, lz_slot *slot)
+void lz_stream_block(lz_stream *stream, lz_slot *slot)
 {
-    lz_slot_unref(lane->block);
-    lane->block = lz_slot_ref(slot);
+    lz_slot_unref(stream->block);
+    stream->block = lz_slot_ref(slot);
 }
 
-bool lz_lane_ends_with(const lz_lane *lane, const lz_slot *slot)
+bool lz_stream_ends_with(const lz_stream *stream, const lz_slot *slot)
 {
-    return slot->lane == lane &&
-           slot->number == usm_load_relaxed(&((lz_lane *)(uintptr_t)lane)->number);
+    return slot->stream == stream &&
+           slot->number == usm_load_relaxed(&((lz_stream *)(uintptr_t)stream)->number);
 }
 
-static usm_status end_of(lz_lane *lane, lz_slot **slot)
+static usm_status end_of(lz_stream *stream, lz_slot **slot)
 {
     usm_status status;
 
-    lz_lane_lock(lane);
-    status = lz_lane_tail(lane, slot);
-    lz_lane_unlock(lane);
+    lz_stream_lock(stream);
+    status = lz_stream_tail(stream, slot);
+    lz_stream_unlock(stream);
     return status;
 }
 
-usm_status lz_lane_wait(lz_lane *lane)
+usm_status lz_stream_wait(lz_stream *stream)
 {
     lz_slot    *slot = NULL;
     ze_result_t code = ZE_RESULT_SUCCESS;
     usm_status  status;
 
-    status = end_of(lane, &slot);
+    status = end_of(stream, &slot);
     if (slot)
         code = lz_slot_wait(slot);
     lz_slot_unref(slot);
-    lz_lane_lock(lane);
-    while (reap_one(lane))
+    lz_stream_lock(stream);
+    while (reap_one(stream))
         ;
-    lz_lane_unlock(lane);
+    lz_stream_unlock(stream);
     return code ? lz_fail(code, "zeEventHostSynchronize") : status;
 }
 
 /* --- creation and the end --------------------------------------------------------------------- */
 
-usm_status lz_lane_create(lz_context *ctx, lz_device *dev, bool is_timed, const lz_stream *stream,
-                          lz_lane **out)
+usm_status lz_stream_create(lz_context *ctx, lz_device *dev, bool is_timed,
+                            const lz_native_stream *native_stream, lz_stream **out)
 {
-    lz_lane   *lane = lz_host->heap_alloc(sizeof(*lane));
+    lz_stream *stream = lz_host->heap_alloc(sizeof(*stream));
     usm_status status;
 
-    if (!lane)
+    if (!stream)
         return lz_no_memory();
-    status = lz_watch_create(&lane->watch);
+    status = lz_watch_create(&stream->watch);
     if (status) {
-        lz_host->heap_free(lane);
+        lz_host->heap_free(stream);
         return status;
     }
-    lane->ctx        = ctx;
-    lane->dev        = dev;
-    lane->stream     = *stream;
-    lane->is_chained = !stream->is_in_order;
-    lane->is_timed   = is_timed;
-    pthread_mutex_init(&lane->lock, NULL);
-    usm_list_init(&lane->records);
-    usm_list_init(&lane->idle);
-    *out = lane;
+    stream->ctx           = ctx;
+    stream->dev           = dev;
+    stream->native_stream = *native_stream;
+    stream->is_chained    = !native_stream->is_in_order;
+    stream->is_timed      = is_timed;
+    pthread_mutex_init(&stream->lock, NULL);
+    usm_list_init(&stream->records);
+    usm_list_init(&stream->idle);
+    *out = stream;
     return USM_OK;
 }
 
 /* No command is in flight. */
-static void lane_free(lz_lane *lane)
+static void stream_free(lz_stream *stream)
 {
     usm_list *it;
 
-    while (!usm_list_is_empty(&lane->records))
-        record_drop(lane, usm_container_of(lane->records.next, record, link));
-    while ((it = usm_list_pop(&lane->idle)))
+    while (!usm_list_is_empty(&stream->records))
+        record_drop(stream, usm_container_of(stream->records.next, record, link));
+    while ((it = usm_list_pop(&stream->idle)))
         record_free(usm_container_of(it, record, link));
-    if (lane->stream.is_owned)
-        lz_stream_destroy(&lane->stream);
-    lz_slot_unref(lane->tail);
-    lz_slot_unref(lane->block);
-    lz_watch_close(lane->watch);
-    lz_watch_unref(lane->watch);
-    pthread_mutex_destroy(&lane->lock);
-    lz_host->heap_free(lane);
+    if (stream->native_stream.is_owned)
+        lz_native_stream_destroy(&stream->native_stream);
+    lz_slot_unref(stream->tail);
+    lz_slot_unref(stream->block);
+    lz_watch_close(stream->watch);
+    lz_watch_unref(stream->watch);
+    pthread_mutex_destroy(&stream->lock);
+    lz_host->heap_free(stream);
 }
 
-void lz_lane_discard(lz_lane *lane)
+void lz_stream_discard(lz_stream *stream)
 {
-    lane->stream.is_owned = false;
-    lane_free(lane);
+    stream->native_stream.is_owned = false;
+    stream_free(stream);
 }
 
-/* Finishes the lane by the status of its last command.  If the driver cannot report when that ends,
- * the objects that it may still use are never freed. */
-static void finish(lz_lane *lane, usm_status status)
+/* Finishes the stream by the status of its last command.  If the driver cannot report when that
+ * ends, the objects that it may still use are never freed. */
+static void finish(lz_stream *stream, usm_status status)
 {
-    lane->is_lost = status == USM_E_DEVICE_LOST;
-    if (!status || lane->is_lost)
-        lane_free(lane);
+    stream->is_lost = status == USM_E_DEVICE_LOST;
+    if (!status || stream->is_lost)
+        stream_free(stream);
     else
         lz_host->log(USM_LOG_WARN, "Level Zero: the driver does not report when a queue's last "
                                    "command ends; the memory it uses is not released");
@@ -567,26 +570,26 @@ static void finish(lz_lane *lane, usm_status status)
 
 static void on_end(void *arg, usm_status status)
 {
-    lz_lane      *lane = arg;
-    gate_context *ctx  = &lane->ctx->gate;
+    lz_stream     *stream = arg;
+    defer_context *ctx    = &stream->ctx->deferral;
 
     if (!lz_enter())
         return;
-    finish(lane, status);
-    gate_context_unref(ctx);
+    finish(stream, status);
+    defer_context_unref(ctx);
     lz_leave();
 }
 
 /* Waits for all commands of the stream, if the driver can; for a limited time, because the process
  * may end meanwhile. */
-static usm_status wait_for_stream(const lz_lane *lane)
+static usm_status wait_for_native_stream(const lz_stream *stream)
 {
     ze_result_t code = ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
 
-    if (lane->stream.queue)
-        code = lz.zeCommandQueueSynchronize(lane->stream.queue, SLICE_NS);
+    if (stream->native_stream.queue)
+        code = lz.zeCommandQueueSynchronize(stream->native_stream.queue, SLICE_NS);
     else if (lz.zeCommandListHostSynchronize)
-        code = lz.zeCommandListHostSynchronize(lane->stream.list, SLICE_NS);
+        code = lz.zeCommandListHostSynchronize(stream->native_stream.list, SLICE_NS);
     return code == ZE_RESULT_NOT_READY ? USM_E_NOT_READY : native_to_status(code);
 }
 
@@ -594,7 +597,7 @@ static usm_status wait_for_stream(const lz_lane *lane)
 static void end_later(void *arg)
 {
     const struct timespec pause  = {0, PAUSE_NS};
-    lz_lane              *lane   = arg;
+    lz_stream            *stream = arg;
     lz_slot              *slot   = NULL;
     usm_status            status = USM_E_NO_MEMORY;
 
@@ -604,45 +607,45 @@ static void end_later(void *arg)
         do {
             if (!lz_enter())
                 return;
-            status = end_of(lane, &slot);
+            status = end_of(stream, &slot);
             if (status && status != USM_E_DEVICE_LOST)
-                status = wait_for_stream(lane);
+                status = wait_for_native_stream(stream);
             lz_leave();
         } while (status == USM_E_NOT_READY);
     }
     if (!status && slot && !lz_slot_sleep(slot, &status))
         return;
     lz_slot_unref(slot);
-    on_end(lane, status);
+    on_end(stream, status);
 }
 
 /* If no thread can be started, this function waits. */
-static void retire_later(lz_lane *lane, lz_slot *slot)
+static void retire_later(lz_stream *stream, lz_slot *slot)
 {
-    gate_context *ctx    = &lane->ctx->gate;
-    usm_status    status = USM_OK;
+    defer_context *ctx    = &stream->ctx->deferral;
+    usm_status     status = USM_OK;
 
-    gate_context_ref(ctx);
+    defer_context_ref(ctx);
     if (!slot) {
-        if (lz_host->os->thread(end_later, lane, "usm-lz-end"))
-            end_later(lane);
+        if (lz_host->os->thread(end_later, stream, "usm-lz-end"))
+            end_later(stream);
         return;
     }
-    if (lz_watch_add(lane->watch, ctx, slot, on_end, lane) && lz_slot_sleep(slot, &status))
-        on_end(lane, status);
+    if (lz_watch_add(stream->watch, ctx, slot, on_end, stream) && lz_slot_sleep(slot, &status))
+        on_end(stream, status);
 }
 
-void lz_lane_retire(lz_lane *lane)
+void lz_stream_retire(lz_stream *stream)
 {
     lz_slot    *slot   = NULL;
-    usm_status  status = end_of(lane, &slot);
+    usm_status  status = end_of(stream, &slot);
     ze_result_t code   = slot ? lz_slot_query(slot) : ZE_RESULT_SUCCESS;
 
     if (code == ZE_RESULT_ERROR_DEVICE_LOST)
         status = USM_E_DEVICE_LOST;
     if (status == USM_E_DEVICE_LOST || (!status && !code))
-        finish(lane, status);
+        finish(stream, status);
     else
-        retire_later(lane, slot);
+        retire_later(stream, slot);
     lz_slot_unref(slot);
 }

@@ -43,20 +43,20 @@ static inline bool usm__record_on_host(const usm__record *r)
 /* Adds r.  If there is a record for that address already (of a block that ended without a free,
  * because its pool was reset), it is taken out and returned; otherwise returns NULL.  Cannot
  * fail. */
-usm__record *usm__watch_enter(usm__record *r);
+usm__record *usm__tracked_enter(usm__record *r);
 /* Takes out the record of the pool's block at `base` whose program's pointer is `user`; NULL: there
  * is none. */
-usm__record *usm__watch_take(const void *base, const void *user);
+usm__record *usm__tracked_take(const void *base, const void *user);
 /* Copies the record of the pool's block at `base`; false: there is none. */
-bool usm__watch_find(const void *base, usm__record *copy);
+bool usm__tracked_find(const void *base, usm__record *copy);
 /* The number of records; unless it is 0, a free of any block must look for one. */
-size_t usm__watch_count(void);
+size_t usm__tracked_count(void);
 
-typedef bool usm__watch_fn(const usm__record *r, void *arg);
+typedef bool usm__tracked_fn(const usm__record *r, void *arg);
 /* Calls fn for each record, with a shard's lock held (rank WATCH). */
-void usm__watch_each(usm__watch_fn *fn, void *arg);
+void usm__tracked_each(usm__tracked_fn *fn, void *arg);
 /* Takes out the records for which fn returns true; they form a chain by `next`. */
-usm__record *usm__watch_sweep(usm__watch_fn *fn, void *arg);
-void         usm__watch_fork(usm_fork_phase phase);
+usm__record *usm__tracked_sweep(usm__tracked_fn *fn, void *arg);
+void         usm__tracked_fork(usm_fork_phase phase);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Records of tracked blocks: see watch.h.  A shard grows if it can; without memory its chains
+/* Records of tracked blocks: see tracked.h.  A shard grows if it can; without memory its chains
  * become longer instead, so that adding a record never fails. */
-#include "observe/watch.h"
+#include "observe/tracked.h"
 
 #include "base/fork.h"
 #include "base/os.h"
@@ -71,7 +71,7 @@ static usm__record *unlink_at(shard *s, usm__record **link)
         return NULL;
     *link = r->next;
     s->count--;
-    usm_sub_relaxed(&usm__watched, (uint64_t)1);
+    usm_sub_relaxed(&usm__observer_records, (uint64_t)1);
     return r;
 }
 
@@ -113,7 +113,7 @@ void usm__record_free(usm__record *r)
     usm__heap_free(r);
 }
 
-usm__record *usm__watch_enter(usm__record *r)
+usm__record *usm__tracked_enter(usm__record *r)
 {
     shard       *s   = lock_shard(r->block.base);
     usm__record *old = unlink_at(s, find_link(s, r->block.base));
@@ -122,12 +122,12 @@ usm__record *usm__watch_enter(usm__record *r)
         grow(s);
     push(s, r);
     s->count++;
-    usm_add_relaxed(&usm__watched, (uint64_t)1);
+    usm_add_relaxed(&usm__observer_records, (uint64_t)1);
     usm__mutex_unlock(&s->lock);
     return old;
 }
 
-usm__record *usm__watch_take(const void *base, const void *user)
+usm__record *usm__tracked_take(const void *base, const void *user)
 {
     shard        *s    = lock_shard(base);
     usm__record **link = find_link(s, base);
@@ -137,7 +137,7 @@ usm__record *usm__watch_take(const void *base, const void *user)
     return r;
 }
 
-bool usm__watch_find(const void *base, usm__record *copy)
+bool usm__tracked_find(const void *base, usm__record *copy)
 {
     shard             *s = lock_shard(base);
     const usm__record *r = *find_link(s, base);
@@ -148,12 +148,12 @@ bool usm__watch_find(const void *base, usm__record *copy)
     return r != NULL;
 }
 
-size_t usm__watch_count(void)
+size_t usm__tracked_count(void)
 {
-    return (size_t)usm_load_relaxed(&usm__watched);
+    return (size_t)usm_load_relaxed(&usm__observer_records);
 }
 
-void usm__watch_each(usm__watch_fn *fn, void *arg)
+void usm__tracked_each(usm__tracked_fn *fn, void *arg)
 {
     (void)pthread_once(&shards_once, make_shards);
     for (size_t i = 0; i < SHARDS; i++) {
@@ -167,7 +167,7 @@ void usm__watch_each(usm__watch_fn *fn, void *arg)
     }
 }
 
-static usm__record *sweep_bucket(shard *s, usm__record **link, usm__watch_fn *fn, void *arg)
+static usm__record *sweep_bucket(shard *s, usm__record **link, usm__tracked_fn *fn, void *arg)
 {
     usm__record *gone = NULL;
 
@@ -185,11 +185,11 @@ static usm__record *sweep_bucket(shard *s, usm__record **link, usm__watch_fn *fn
     return gone;
 }
 
-usm__record *usm__watch_sweep(usm__watch_fn *fn, void *arg)
+usm__record *usm__tracked_sweep(usm__tracked_fn *fn, void *arg)
 {
     usm__record *all = NULL;
 
-    if (usm__watch_count() == 0)
+    if (usm__tracked_count() == 0)
         return NULL;
     for (size_t i = 0; i < SHARDS; i++) {
         shard *s = &shards[i];
@@ -206,7 +206,7 @@ usm__record *usm__watch_sweep(usm__watch_fn *fn, void *arg)
     return all;
 }
 
-void usm__watch_fork(usm_fork_phase phase)
+void usm__tracked_fork(usm_fork_phase phase)
 {
     (void)pthread_once(&shards_once, make_shards);
     for (size_t i = 0; i < SHARDS; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Coherence of a buffer's bytes (buffer/places.h): the functions that commands and host accesses
- * call.  Each finds out which bytes are lacking where, has them copied (places_copy.c) to memory
+/* Coherence of a buffer's bytes (buffer/locations.h): the functions that commands and host accesses
+ * call.  Each finds out which bytes are lacking where, has them copied (locations_copy.c) to memory
  * from extent.c, and records what the access makes valid and invalid. */
-#include "buffer/places.h"
+#include "buffer/locations.h"
 
 #include "base/os.h"
 #include "buffer/extent.h"
@@ -14,7 +14,7 @@ static _Atomic(bool) forces_copies;
 
 /* ---- lists of events -------------------------------------------------------------- */
 
-usm_status usm__places_events_add(usm__places_events *l, usm_event *ev)
+usm_status usm__locations_events_add(usm__locations_events *l, usm_event *ev)
 {
     usm_event **grown;
     size_t      cap;
@@ -40,7 +40,7 @@ usm_status usm__places_events_add(usm__places_events *l, usm_event *ev)
     return USM_OK;
 }
 
-void usm__places_events_fini(usm__places_events *l)
+void usm__locations_events_fini(usm__locations_events *l)
 {
     for (size_t i = 0; i < l->n; i++)
         usm_event_release(l->list[i]);
@@ -52,10 +52,10 @@ void usm__places_events_fini(usm__places_events *l)
 
 /* ---- the record of a buffer -------------------------------------------------------- */
 
-usm_status usm__places_create(usm__space *space, size_t base, size_t size, bool host_valid,
-                              usm__places **out)
+usm_status usm__locations_create(usm__space *space, size_t base, size_t size, bool host_valid,
+                                 usm__locations **out)
 {
-    usm__places *p = usm__heap_alloc(sizeof *p);
+    usm__locations *p = usm__heap_alloc(sizeof *p);
 
     if (!p)
         return usm__fail(USM_E_NO_MEMORY, "no host memory to record where a buffer's bytes are");
@@ -71,7 +71,7 @@ usm_status usm__places_create(usm__space *space, size_t base, size_t size, bool 
     return USM_OK;
 }
 
-void usm__places_destroy(usm__places *p)
+void usm__locations_destroy(usm__locations *p)
 {
     usm_list *it;
 
@@ -85,7 +85,7 @@ void usm__places_destroy(usm__places *p)
         usm__copying_await(t);
         usm__extents_lock();
     }
-    (void)usm__places_settle(p, 0, p->size, true);
+    (void)usm__locations_settle(p, 0, p->size, true);
     while ((it = p->extents.next) != &p->extents)
         usm__extent_retire(usm_container_of(it, usm__extent, link));
     usm__extents_unlock();
@@ -93,12 +93,12 @@ void usm__places_destroy(usm__places *p)
     usm__heap_free(p);
 }
 
-void usm__places_force_copies(bool force)
+void usm__locations_force_copies(bool force)
 {
     usm_store_relaxed(&forces_copies, force);
 }
 
-bool usm__places_in_place(const usm_queue *q)
+bool usm__locations_in_place(const usm_queue *q)
 {
     return !usm_load_relaxed(&forces_copies) &&
            usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS);
@@ -107,7 +107,7 @@ bool usm__places_in_place(const usm_queue *q)
 /* ---- validity ------------------------------------------------------------------------ */
 
 /* Reserves room in every set for one change; lock held. */
-static usm_status reserve_all(usm__places *p)
+static usm_status reserve_all(usm__locations *p)
 {
     bool has_room = usm__holding_reserve(&p->host);
 
@@ -122,7 +122,7 @@ static usm_status reserve_all(usm__places *p)
 }
 
 /* The range becomes valid in `in` (NULL: host memory) and nowhere else.  pre: reserve_all(). */
-static void valid_only_in(usm__places *p, usm__extent *in, size_t start, size_t end)
+static void valid_only_in(usm__locations *p, usm__extent *in, size_t start, size_t end)
 {
     if (in)
         usm__valid_remove(&p->host.valid, start, end);
@@ -140,13 +140,14 @@ static void valid_only_in(usm__places *p, usm__extent *in, size_t start, size_t 
 
 /* ---- to a device ------------------------------------------------------------------------ */
 
-static usm_status find_extent(usm__places *p, const usm__places_want *want, usm__extent **found)
+static usm_status find_extent(usm__locations *p, const usm__locations_want *want,
+                              usm__extent **found)
 {
     size_t     start = want->offset, end = start + want->size;
     usm_status st;
 
     usm__extents_lock();
-    st     = usm__places_settle(p, start, end, want->may_wait);
+    st     = usm__locations_settle(p, start, end, want->may_wait);
     *found = st == USM_OK ? usm__extent_find(p, want->q, start, end) : NULL;
     if (*found) {
         (*found)->commands++;
@@ -158,8 +159,8 @@ static usm_status find_extent(usm__places *p, const usm__places_want *want, usm_
 
 /* Adds the copies under way that the command must come after: those to its bytes, and if it writes
  * also those from them.  Lock held. */
-static usm_status add_copies(const usm__places *p, const usm__places_want *want,
-                             const usm__extent *e, usm__places_events *after)
+static usm_status add_copies(const usm__locations *p, const usm__locations_want *want,
+                             const usm__extent *e, usm__locations_events *after)
 {
     USM_LIST_FOREACH (it, &p->copies) {
         const usm__copying *t = usm_container_of(it, usm__copying, link);
@@ -170,21 +171,21 @@ static usm_status add_copies(const usm__places *p, const usm__places_want *want,
             continue;
         st = usm_event_retain(t->ev);
         if (st == USM_OK)
-            st = usm__places_events_add(after, t->ev);
+            st = usm__locations_events_add(after, t->ev);
         if (st != USM_OK)
             return st;
     }
     return USM_OK;
 }
 
-static usm_status enter(usm__places *p, const usm__places_want *want, usm__extent *e,
-                        usm__places_events *after)
+static usm_status enter(usm__locations *p, const usm__locations_want *want, usm__extent *e,
+                        usm__locations_events *after)
 {
     usm_status st;
 
     usm__extents_lock();
-    st = usm__places_settle(p, want->offset, want->offset + want->size, want->may_wait);
-    if (st == USM_OK && !(want->mode & USM_NO_INIT) && usm__places_lacks(p, want, e))
+    st = usm__locations_settle(p, want->offset, want->offset + want->size, want->may_wait);
+    if (st == USM_OK && !(want->mode & USM_NO_INIT) && usm__locations_lacks(p, want, e))
         st = usm__fail(e->failure, "a copy of \"%s\" to %s failed", p->space->name,
                        e->memory->dev->term);
     if (st == USM_OK)
@@ -199,7 +200,7 @@ static usm_status enter(usm__places *p, const usm__places_want *want, usm__exten
 }
 
 /* Bytes that `e` covers now need not be kept elsewhere in the same memory. */
-static void drop_covered(usm__places *p, const usm__extent *e)
+static void drop_covered(usm__locations *p, const usm__extent *e)
 {
     usm__extents_lock();
     USM_LIST_FOREACH_SAFE (at, next, &p->extents) {
@@ -214,8 +215,8 @@ static void drop_covered(usm__places *p, const usm__extent *e)
     usm__extents_unlock();
 }
 
-usm_status usm__places_to_device(usm__places *p, const usm__places_want *want, usm__extent **extent,
-                                 void **ptr, usm__places_events *after)
+usm_status usm__locations_to_device(usm__locations *p, const usm__locations_want *want,
+                                    usm__extent **extent, void **ptr, usm__locations_events *after)
 {
     usm__extent *e      = NULL;
     bool         is_new = false;
@@ -228,7 +229,7 @@ usm_status usm__places_to_device(usm__places *p, const usm__places_want *want, u
     if (st != USM_OK)
         return st;
     if (!(want->mode & USM_NO_INIT))
-        st = usm__places_bring(p, want, e);
+        st = usm__locations_bring(p, want, e);
     if (st == USM_OK)
         st = enter(p, want, e, after);
     if (st != USM_OK) {
@@ -244,7 +245,7 @@ usm_status usm__places_to_device(usm__places *p, const usm__places_want *want, u
 
 /* ---- waiting for memory ------------------------------------------------------------------- */
 
-uint64_t usm__places_turn(const usm_queue *q)
+uint64_t usm__locations_turn(const usm_queue *q)
 {
     const usm__memory *m;
     uint64_t           turn;
@@ -267,7 +268,7 @@ static bool is_in_use(const usm__memory *m)
     return false;
 }
 
-void usm__places_await_memory(const usm_queue *q, uint64_t turn)
+void usm__locations_await_memory(const usm_queue *q, uint64_t turn)
 {
     const usm__memory *m;
 
@@ -280,7 +281,7 @@ void usm__places_await_memory(const usm_queue *q, uint64_t turn)
 
 /* ---- to the host ---------------------------------------------------------------------------- */
 
-static bool is_valid_on_device(const usm__places *p, size_t start, size_t end)
+static bool is_valid_on_device(const usm__locations *p, size_t start, size_t end)
 {
     USM_LIST_FOREACH (it, &p->extents) {
         const usm__extent *e = usm_container_of(it, usm__extent, link);
@@ -292,7 +293,7 @@ static bool is_valid_on_device(const usm__places *p, size_t start, size_t end)
 }
 
 /* A copy under way of these bytes, to `to` (NULL: to any location); NULL: none. */
-static usm__copying *copy_over(const usm__places *p, const usm__extent *to, size_t start,
+static usm__copying *copy_over(const usm__locations *p, const usm__extent *to, size_t start,
                                size_t end)
 {
     USM_LIST_FOREACH (it, &p->copies) {
@@ -305,19 +306,20 @@ static usm__copying *copy_over(const usm__places *p, const usm__extent *to, size
 }
 
 /* Lock held. */
-static bool is_on_host(const usm__places *p, size_t start, size_t end, usm_access_mode mode)
+static bool is_on_host(const usm__locations *p, size_t start, size_t end, usm_access_mode mode)
 {
     usm__interval piece = {start, end};
 
-    if (usm__places_are_leaving(p, start, end))
+    if (usm__locations_are_leaving(p, start, end))
         return false;
     if (mode & USM_WRITE)
         return usm__valid_has_all(&p->host.valid, start, end) &&
                !is_valid_on_device(p, start, end) && !copy_over(p, NULL, start, end);
-    return !usm__places_source(p, &p->host.valid, NULL, &piece);
+    return !usm__locations_source(p, &p->host.valid, NULL, &piece);
 }
 
-bool usm__places_is_on_host(const usm__places *p, size_t offset, size_t size, usm_access_mode mode)
+bool usm__locations_is_on_host(const usm__locations *p, size_t offset, size_t size,
+                               usm_access_mode mode)
 {
     bool is;
 
@@ -336,15 +338,16 @@ typedef struct step {
 
 /* Waits until nothing of the range is being evicted.  False: nothing is to be done, and that stays
  * so until the lock is released.  Lock held. */
-static bool next_step(const usm__places *p, size_t start, size_t end, usm_access_mode mode, step *s)
+static bool next_step(const usm__locations *p, size_t start, size_t end, usm_access_mode mode,
+                      step *s)
 {
     *s = (step){.piece = {start, end}};
-    (void)usm__places_settle(p, start, end, true);
+    (void)usm__locations_settle(p, start, end, true);
     if (mode & USM_WRITE)
         s->copy = usm__copying_hold(copy_over(p, NULL, start, end));
     if (s->copy || (mode & USM_NO_INIT))
         return s->copy != NULL;
-    s->from = usm__places_source(p, &p->host.valid, NULL, &s->piece);
+    s->from = usm__locations_source(p, &p->host.valid, NULL, &s->piece);
     if (!s->from)
         return false;
     /* Its bytes are valid once a copy to it has ended. */
@@ -354,7 +357,7 @@ static bool next_step(const usm__places *p, size_t start, size_t end, usm_access
 }
 
 /* Lock not held. */
-static usm_status take_step(usm__places *p, const step *s)
+static usm_status take_step(usm__locations *p, const step *s)
 {
     usm_status st;
 
@@ -362,7 +365,7 @@ static usm_status take_step(usm__places *p, const step *s)
         usm__copying_await(s->copy);
         return USM_OK;
     }
-    st = usm__places_fetch(s->from, &s->piece);
+    st = usm__locations_fetch(s->from, &s->piece);
     usm__extents_lock();
     if (st == USM_OK && !usm__holding_reserve(&p->host))
         st = usm__fail(USM_E_NO_MEMORY, "no host memory to record which bytes are valid");
@@ -373,7 +376,8 @@ static usm_status take_step(usm__places *p, const step *s)
     return st;
 }
 
-usm_status usm__places_to_host(usm__places *p, size_t offset, size_t size, usm_access_mode mode)
+usm_status usm__locations_to_host(usm__locations *p, size_t offset, size_t size,
+                                  usm_access_mode mode)
 {
     size_t     start = offset, end = offset + size;
     usm_status st = USM_OK;
@@ -396,7 +400,7 @@ usm_status usm__places_to_host(usm__places *p, size_t offset, size_t size, usm_a
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 /* If there is no room to record it, the dead content stays valid: correct, but it costs copies. */
-void usm__places_discard(usm__places *p, size_t offset, size_t size)
+void usm__locations_discard(usm__locations *p, size_t offset, size_t size)
 {
     size_t start = offset, end = offset + size;
     step   s;
@@ -430,7 +434,7 @@ static size_t evict_of(usm__memory *m, const usm_context *ctx, size_t bytes)
     return left;
 }
 
-size_t usm__places_give_back(usm_context *ctx, usm_device *dev, size_t bytes)
+size_t usm__locations_give_back(usm_context *ctx, usm_device *dev, size_t bytes)
 {
     usm__memory *m;
     size_t       left = 0;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Event slots ("cells", cell.h): creating and finding them, which processes have them open, which
- * of those have ended. turns.c counts and waits.  Called by event.c and event_queue.c.
+/* Event slots ("cells", event_slot.h): creating and finding them, which processes have them open,
+ * which of those have ended. event_slot_wait.c counts and waits.  Called by event.c and
+ * event_queue.c.
  *
  * When a slot is reused.  Its creator retires it (generation 0), then the last user in this process
  * returns it.  Other processes may still have it open: each of them wrote its key into `openers`
  * and looked at the generation afterwards.  So a process that is not in the list will find that the
  * slot is retired.  The slot is reused when all in the list have gone: closed it, or ended, which
  * the kernel reports. */
-#include "ipc/cell.h"
+#include "ipc/event_slot.h"
 
 #include "base/fork.h"
 #include "base/os.h"
@@ -17,10 +18,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define PAGE_SIZE ((size_t)USM__CELLS * USM__CELL_SIZE)
+#define PAGE_SIZE ((size_t)USM__IPC_EVENT_SLOTS * USM__IPC_EVENT_SLOT_SIZE)
 #define PID_BITS  22 /* largest number of bits of a process number                         */
 
-_Static_assert(sizeof(usm__cell_shared) <= USM__CELL_SIZE, "a cell has its place");
+_Static_assert(sizeof(usm__ipc_event_slot_shared) <= USM__IPC_EVENT_SLOT_SIZE,
+               "a cell has its place");
 _Static_assert(sizeof(usm__recorder) == 64, "a line each");
 
 enum { CELL_FREE = 0, CELL_USED = 1, CELL_PARKED = 2 }; /* retired; others may have it open */
@@ -37,7 +39,7 @@ typedef struct watched {
 typedef struct lists {
     usm_list pages;
     usm_list watches;
-    size_t   cells; /* event slots open in this process                                    */
+    size_t   slots; /* event slots open in this process                                    */
 } lists;
 
 static struct {
@@ -61,9 +63,9 @@ usm__process_key usm__process_self(void)
     return key_of(&all.self); /* fixed by the first event slot */
 }
 
-usm__process_key usm__cell_owner(const usm__cell *cell)
+usm__process_key usm__ipc_event_slot_owner(const usm__ipc_event_slot *slot)
 {
-    return key_of(&cell->page->name.owner);
+    return key_of(&slot->page->name.owner);
 }
 
 /* On the service's thread. */
@@ -75,11 +77,11 @@ static void process_ended(usm__ipc_watch *w)
     usm__mutex_lock(&all.lock);
     who->has_ended = true;
     USM_LIST_FOREACH (it, &all.l.pages) {
-        usm__cell_page *page = usm_container_of(it, usm__cell_page, link);
+        usm__ipc_event_slot_page *page = usm_container_of(it, usm__ipc_event_slot_page, link);
 
         is_loss |= !page->is_own && key_of(&page->name.owner) == who->key;
-        USM_LIST_FOREACH (of, &page->cells)
-            usm__bell_ring(&usm_container_of(of, usm__cell, link)->shared->bell);
+        USM_LIST_FOREACH (of, &page->slots)
+            usm__bell_ring(&usm_container_of(of, usm__ipc_event_slot, link)->shared->bell);
     }
     usm__mutex_unlock(&all.lock);
     if (is_loss)
@@ -123,7 +125,7 @@ static usm_status watch(usm__process_key key, watched **out)
     return USM_OK;
 }
 
-usm_status usm__cell_has_ended(usm__process_key key, bool *has_ended)
+usm_status usm__ipc_event_slot_has_ended(usm__process_key key, bool *has_ended)
 {
     watched   *who;
     usm_status st = USM_OK;
@@ -173,9 +175,9 @@ static usm_status no_page(const char *what)
                      strerror(errno)); /* NOLINT(concurrency-mt-unsafe): glibc's is safe */
 }
 
-static usm_status map_page(int fd, usm__cell_page **out)
+static usm_status map_page(int fd, usm__ipc_event_slot_page **out)
 {
-    usm__cell_page *page = usm__heap_alloc(sizeof *page);
+    usm__ipc_event_slot_page *page = usm__heap_alloc(sizeof *page);
 
     if (!page)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a page of events");
@@ -186,12 +188,12 @@ static usm_status map_page(int fd, usm__cell_page **out)
     }
     usm__os_keep_from_children(page->base, PAGE_SIZE);
     usm_list_init(&page->link);
-    usm_list_init(&page->cells);
+    usm_list_init(&page->slots);
     *out = page;
     return USM_OK;
 }
 
-static void free_page(usm__cell_page *page)
+static void free_page(usm__ipc_event_slot_page *page)
 {
     if (page->is_own)
         usm__ipc_unshare(&page->name);
@@ -199,11 +201,11 @@ static void free_page(usm__cell_page *page)
     usm__heap_free(page);
 }
 
-static usm_status make_page(usm__cell_page **out)
+static usm_status make_page(usm__ipc_event_slot_page **out)
 {
-    usm__cell_page *page = NULL;
-    usm_status      st;
-    int             fd = usm__os_memfd("usm-events", PAGE_SIZE);
+    usm__ipc_event_slot_page *page = NULL;
+    usm_status                st;
+    int                       fd = usm__os_memfd("usm-events", PAGE_SIZE);
 
     if (fd < 0)
         return no_page("no memory file");
@@ -221,7 +223,7 @@ static usm_status make_page(usm__cell_page **out)
     return st;
 }
 
-static usm_status fetch_page(const usm__ipc_name *name, usm__cell_page **out)
+static usm_status fetch_page(const usm__ipc_name *name, usm__ipc_event_slot_page **out)
 {
     usm__os_stat file;
     int          fd = -1;
@@ -244,10 +246,10 @@ static usm_status fetch_page(const usm__ipc_name *name, usm__cell_page **out)
 }
 
 /* Lock held. */
-static usm__cell_page *find_page(const usm__ipc_name *name)
+static usm__ipc_event_slot_page *find_page(const usm__ipc_name *name)
 {
     USM_LIST_FOREACH (it, &all.l.pages) {
-        usm__cell_page *page = usm_container_of(it, usm__cell_page, link);
+        usm__ipc_event_slot_page *page = usm_container_of(it, usm__ipc_event_slot_page, link);
 
         if (page->name.id == name->id && page->name.nonce == name->nonce &&
             key_of(&page->name.owner) == key_of(&name->owner))
@@ -258,48 +260,49 @@ static usm__cell_page *find_page(const usm__ipc_name *name)
 
 /* ---- event slots ----------------------------------------------------------------------------- */
 
-static usm__cell_shared *shared_of(const usm__cell_page *page, uint32_t index)
+static usm__ipc_event_slot_shared *shared_of(const usm__ipc_event_slot_page *page, uint32_t index)
 {
-    return (usm__cell_shared *)(void *)(page->base + (size_t)index * USM__CELL_SIZE);
+    return (usm__ipc_event_slot_shared *)(void *)(page->base +
+                                                  (size_t)index * USM__IPC_EVENT_SLOT_SIZE);
 }
 
 /* Lock held. */
-static usm_status new_cell(usm__cell_page *page, uint32_t index, uint64_t generation,
-                           usm__cell **out)
+static usm_status new_slot(usm__ipc_event_slot_page *page, uint32_t index, uint64_t generation,
+                           usm__ipc_event_slot **out)
 {
-    usm__cell *cell = usm__heap_alloc(sizeof *cell);
+    usm__ipc_event_slot *slot = usm__heap_alloc(sizeof *slot);
 
-    if (!cell)
+    if (!slot)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for an event across processes");
-    cell->page       = page;
-    cell->shared     = shared_of(page, index);
-    cell->index      = index;
-    cell->generation = generation;
-    cell->refs       = 1;
-    cell->opener     = -1;
-    usm__mutex_init(&cell->lock, USM__RANK_EVENT, "cell");
-    usm_list_init(&cell->records);
-    usm_list_init(&cell->waits);
-    usm_list_append(&page->cells, &cell->link);
-    all.l.cells++;
-    *out = cell;
+    slot->page       = page;
+    slot->shared     = shared_of(page, index);
+    slot->index      = index;
+    slot->generation = generation;
+    slot->refs       = 1;
+    slot->opener     = -1;
+    usm__mutex_init(&slot->lock, USM__RANK_EVENT, "cell");
+    usm_list_init(&slot->records);
+    usm_list_init(&slot->waits);
+    usm_list_append(&page->slots, &slot->link);
+    all.l.slots++;
+    *out = slot;
     return USM_OK;
 }
 
-static void free_cell(usm__cell *cell)
+static void free_slot(usm__ipc_event_slot *slot)
 {
-    usm__mutex_fini(&cell->lock);
-    usm__heap_free(cell);
+    usm__mutex_fini(&slot->lock);
+    usm__heap_free(slot);
 }
 
 /* Lock held.  Whether no other process has it open any more. */
-static bool is_free(usm__cell_page *page, uint32_t index)
+static bool is_free(usm__ipc_event_slot_page *page, uint32_t index)
 {
-    usm__cell_shared *shared = shared_of(page, index);
+    usm__ipc_event_slot_shared *shared = shared_of(page, index);
 
     if (page->state[index] != CELL_PARKED)
         return page->state[index] == CELL_FREE;
-    for (uint32_t i = 0; i < USM__CELL_OPENERS; i++) {
+    for (uint32_t i = 0; i < USM__IPC_EVENT_SLOT_OPENERS; i++) {
         const uint64_t key = usm_load_acquire(&shared->openers[i]);
 
         if (key != 0 && is_alive(key))
@@ -310,11 +313,12 @@ static bool is_free(usm__cell_page *page, uint32_t index)
 }
 
 /* Lock held.  Clears the slot before other processes can open it. */
-static usm_status take_cell(usm__cell_page *page, uint32_t index, usm__cell **out)
+static usm_status take_slot(usm__ipc_event_slot_page *page, uint32_t index,
+                            usm__ipc_event_slot **out)
 {
-    usm__cell_shared *shared     = shared_of(page, index);
-    const uint64_t    generation = ++all.generation;
-    usm_status        st         = new_cell(page, index, generation, out);
+    usm__ipc_event_slot_shared *shared     = shared_of(page, index);
+    const uint64_t              generation = ++all.generation;
+    usm_status                  st         = new_slot(page, index, generation, out);
 
     if (st != USM_OK)
         return st;
@@ -326,14 +330,14 @@ static usm_status take_cell(usm__cell_page *page, uint32_t index, usm__cell **ou
 }
 
 /* Lock held; NOT_READY: no page has room. */
-static usm_status take_any(usm__cell **out)
+static usm_status take_any(usm__ipc_event_slot **out)
 {
     USM_LIST_FOREACH (it, &all.l.pages) {
-        usm__cell_page *page = usm_container_of(it, usm__cell_page, link);
+        usm__ipc_event_slot_page *page = usm_container_of(it, usm__ipc_event_slot_page, link);
 
-        for (uint32_t i = 0; page->is_own && i < USM__CELLS; i++)
+        for (uint32_t i = 0; page->is_own && i < USM__IPC_EVENT_SLOTS; i++)
             if (is_free(page, i))
-                return take_cell(page, i, out);
+                return take_slot(page, i, out);
     }
     return USM_E_NOT_READY;
 }
@@ -352,10 +356,10 @@ static usm_status know_self(void)
     return USM_OK;
 }
 
-usm_status usm__cell_create(usm__cell **out)
+usm_status usm__ipc_event_slot_create(usm__ipc_event_slot **out)
 {
-    usm__cell_page *page = NULL;
-    usm_status      st   = know_self();
+    usm__ipc_event_slot_page *page = NULL;
+    usm_status                st   = know_self();
 
     if (st != USM_OK)
         return st;
@@ -368,7 +372,7 @@ usm_status usm__cell_create(usm__cell **out)
     if (st != USM_OK)
         return st;
     usm__mutex_lock(&all.lock);
-    st = take_cell(page, 0, out);
+    st = take_slot(page, 0, out);
     if (st == USM_OK)
         usm_list_append(&all.l.pages, &page->link);
     usm__mutex_unlock(&all.lock);
@@ -383,20 +387,20 @@ static usm_status is_stale(void)
 }
 
 /* Lock held.  Enters our key among those that have it open. */
-static usm_status enter(usm__cell *cell)
+static usm_status enter(usm__ipc_event_slot *slot)
 {
-    usm__cell_shared *shared = cell->shared;
+    usm__ipc_event_slot_shared *shared = slot->shared;
 
     for (int pass = 0; pass < 2; pass++) /* free entries first, then those of the dead */
-        for (int i = 0; i < USM__CELL_OPENERS; i++) {
+        for (int i = 0; i < USM__IPC_EVENT_SLOT_OPENERS; i++) {
             uint64_t key = usm_load_acquire(&shared->openers[i]);
 
             if (key != 0 && (pass == 0 || is_alive(key)))
                 continue;
             if (!atomic_compare_exchange_strong(&shared->openers[i], &key, usm__process_self()))
                 continue;
-            cell->opener = i;
-            if (atomic_load(&shared->generation) == cell->generation) {
+            slot->opener = i;
+            if (atomic_load(&shared->generation) == slot->generation) {
                 usm__bell_ring(&shared->bell); /* waiting processes then monitor us, too   */
                 return USM_OK;
             }
@@ -404,46 +408,46 @@ static usm_status enter(usm__cell *cell)
             return is_stale();
         }
     return usm__fail(USM_E_BUSY, "%d processes have the event open; no more can",
-                     USM__CELL_OPENERS);
+                     USM__IPC_EVENT_SLOT_OPENERS);
 }
 
 /* Lock held. */
-static usm_status open_in(usm__cell_page *page, uint32_t index, uint64_t generation,
-                          usm__cell **out)
+static usm_status open_in(usm__ipc_event_slot_page *page, uint32_t index, uint64_t generation,
+                          usm__ipc_event_slot **out)
 {
-    usm__cell *cell = NULL;
-    usm_status st;
+    usm__ipc_event_slot *slot = NULL;
+    usm_status           st;
 
     if (usm_load_acquire(&shared_of(page, index)->generation) != generation)
         return is_stale();
-    USM_LIST_FOREACH (it, &page->cells) {
-        cell = usm_container_of(it, usm__cell, link);
-        if (cell->index == index && cell->generation == generation) {
-            cell->refs++;
-            *out = cell;
+    USM_LIST_FOREACH (it, &page->slots) {
+        slot = usm_container_of(it, usm__ipc_event_slot, link);
+        if (slot->index == index && slot->generation == generation) {
+            slot->refs++;
+            *out = slot;
             return USM_OK;
         }
     }
     if (page->is_own)
         return is_stale();
-    st = new_cell(page, index, generation, &cell);
+    st = new_slot(page, index, generation, &slot);
     if (st != USM_OK)
         return st;
-    st = enter(cell);
+    st = enter(slot);
     if (st == USM_OK) {
-        *out = cell;
+        *out = slot;
         return USM_OK;
     }
-    usm_list_remove(&cell->link);
-    all.l.cells--;
-    free_cell(cell);
+    usm_list_remove(&slot->link);
+    all.l.slots--;
+    free_slot(slot);
     return st;
 }
 
 /* Lock held.  If nothing of the page is open here, removes it; the caller frees it after that. */
-static usm__cell_page *leave_page(usm__cell_page *page)
+static usm__ipc_event_slot_page *leave_page(usm__ipc_event_slot_page *page)
 {
-    if (!usm_list_is_empty(&page->cells))
+    if (!usm_list_is_empty(&page->slots))
         return NULL;
     usm_list_remove(&page->link);
     return page;
@@ -454,7 +458,7 @@ static usm__cell_page *leave_page(usm__cell_page *page)
 static void leave_watches(usm_list *watches)
 {
     usm_list_init(watches);
-    if (all.l.cells != 0 || usm_list_is_empty(&all.l.watches))
+    if (all.l.slots != 0 || usm_list_is_empty(&all.l.watches))
         return;
     *watches            = all.l.watches;
     watches->next->prev = watches;
@@ -462,15 +466,15 @@ static void leave_watches(usm_list *watches)
     usm_list_init(&all.l.watches);
 }
 
-usm_status usm__cell_open(const usm__ipc_name *name, uint32_t index, uint64_t generation,
-                          usm__cell **out)
+usm_status usm__ipc_event_slot_open(const usm__ipc_name *name, uint32_t index, uint64_t generation,
+                                    usm__ipc_event_slot **out)
 {
-    usm__cell_page *page, *fetched = NULL, *left = NULL;
-    usm_list        watches;
-    bool            has_ended = false;
-    usm_status      st        = know_self();
+    usm__ipc_event_slot_page *page, *fetched = NULL, *left = NULL;
+    usm_list                  watches;
+    bool                      has_ended = false;
+    usm_status                st        = know_self();
 
-    if (st == USM_OK && index >= USM__CELLS)
+    if (st == USM_OK && index >= USM__IPC_EVENT_SLOTS)
         st = usm__fail(USM_E_HANDLE, "the handle names no event");
     if (st != USM_OK)
         return st;
@@ -483,7 +487,7 @@ usm_status usm__cell_open(const usm__ipc_name *name, uint32_t index, uint64_t ge
         st = fetch_page(name, &fetched);
     }
     if (st == USM_OK)
-        st = usm__cell_has_ended(key_of(&name->owner), &has_ended);
+        st = usm__ipc_event_slot_has_ended(key_of(&name->owner), &has_ended);
     if (st == USM_OK && has_ended)
         st = usm__fail(USM_E_OWNER_GONE, "process %d, which created the event, has ended",
                        name->owner.pid);
@@ -508,41 +512,41 @@ usm_status usm__cell_open(const usm__ipc_name *name, uint32_t index, uint64_t ge
     return st;
 }
 
-void usm__cell_ref(usm__cell *cell)
+void usm__ipc_event_slot_ref(usm__ipc_event_slot *slot)
 {
     usm__mutex_lock(&all.lock);
-    cell->refs++;
+    slot->refs++;
     usm__mutex_unlock(&all.lock);
 }
 
 /* Lock held. */
-static void give_back(usm__cell *cell)
+static void give_back(usm__ipc_event_slot *slot)
 {
-    usm__cell_shared *shared = cell->shared;
-    uint8_t          *state  = &cell->page->state[cell->index];
+    usm__ipc_event_slot_shared *shared = slot->shared;
+    uint8_t                    *state  = &slot->page->state[slot->index];
 
     /* Nothing is under way: each record has a reference. */
-    if (cell->recorder)
-        usm_store_release(&cell->recorder->key, (uint64_t)0);
-    if (cell->opener >= 0)
-        usm_store_release(&shared->openers[cell->opener], (uint64_t)0);
+    if (slot->recorder)
+        usm_store_release(&slot->recorder->key, (uint64_t)0);
+    if (slot->opener >= 0)
+        usm_store_release(&shared->openers[slot->opener], (uint64_t)0);
     else
         *state = CELL_PARKED; /* checked when a slot is needed */
-    usm_list_remove(&cell->link);
-    all.l.cells--;
+    usm_list_remove(&slot->link);
+    all.l.slots--;
 }
 
-void usm__cell_unref(usm__cell *cell)
+void usm__ipc_event_slot_unref(usm__ipc_event_slot *slot)
 {
-    usm__cell_page *left = NULL;
-    usm_list        watches;
-    bool            is_last;
+    usm__ipc_event_slot_page *left = NULL;
+    usm_list                  watches;
+    bool                      is_last;
 
     usm__mutex_lock(&all.lock);
-    is_last = --cell->refs == 0;
+    is_last = --slot->refs == 0;
     if (is_last) {
-        give_back(cell);
-        left = leave_page(cell->page);
+        give_back(slot);
+        left = leave_page(slot->page);
     }
     leave_watches(&watches);
     usm__mutex_unlock(&all.lock);
@@ -550,62 +554,62 @@ void usm__cell_unref(usm__cell *cell)
     if (left)
         free_page(left);
     if (is_last)
-        free_cell(cell);
+        free_slot(slot);
 }
 
-void usm__cell_retire(usm__cell *cell)
+void usm__ipc_event_slot_retire(usm__ipc_event_slot *slot)
 {
-    atomic_store(&cell->shared->generation, (uint64_t)0);
+    atomic_store(&slot->shared->generation, (uint64_t)0);
 }
 
 /* ---- recorders ------------------------------------------------------------------------------- */
 
 /* The entry's counts continue where its last holder left them: none of its records may be under
  * way. */
-static bool try_claim(usm__cell *cell, uint32_t index, bool from_the_dead)
+static bool try_claim(usm__ipc_event_slot *slot, uint32_t index, bool from_the_dead)
 {
-    usm__recorder *r   = &cell->shared->recorders[index];
+    usm__recorder *r   = &slot->shared->recorders[index];
     uint64_t       key = usm_load_acquire(&r->key);
-    uint32_t       n   = usm_load_acquire(&cell->shared->nrecorders);
+    uint32_t       n   = usm_load_acquire(&slot->shared->nrecorders);
 
     if (key != 0 && (!from_the_dead || is_alive(key) ||
                      usm_load_acquire(&r->low) != usm_load_acquire(&r->made)))
         return false;
     if (!usm_cas_acq_rel(&r->key, &key, usm__process_self()))
         return false;
-    while (n <= index && !usm_cas_acq_rel(&cell->shared->nrecorders, &n, index + 1))
+    while (n <= index && !usm_cas_acq_rel(&slot->shared->nrecorders, &n, index + 1))
         ;
-    cell->recorder = r;
+    slot->recorder = r;
     return true;
 }
 
-usm_status usm__cell_claim(usm__cell *cell)
+usm_status usm__ipc_event_slot_claim(usm__ipc_event_slot *slot)
 {
     usm_status st = USM_OK;
 
-    usm__mutex_lock(&cell->lock);
-    for (int pass = 0; pass < 2 && !cell->recorder; pass++)
-        for (uint32_t i = 0; i < USM__CELL_RECORDERS && !cell->recorder; i++)
-            (void)try_claim(cell, i, pass > 0);
-    if (!cell->recorder)
+    usm__mutex_lock(&slot->lock);
+    for (int pass = 0; pass < 2 && !slot->recorder; pass++)
+        for (uint32_t i = 0; i < USM__IPC_EVENT_SLOT_RECORDERS && !slot->recorder; i++)
+            (void)try_claim(slot, i, pass > 0);
+    if (!slot->recorder)
         st = usm__fail(USM_E_BUSY,
                        "%d processes record in this event already; let others record in one of "
                        "their own",
-                       USM__CELL_RECORDERS);
-    usm__mutex_unlock(&cell->lock);
+                       USM__IPC_EVENT_SLOT_RECORDERS);
+    usm__mutex_unlock(&slot->lock);
     return st;
 }
 
 /* ---- fork ----------------------------------------------------------------------------- */
 
 /* The pages are not mapped in the child; its events are refused, and forgotten here. */
-void usm__cells_fork(usm_fork_phase phase)
+void usm__ipc_event_slots_fork(usm_fork_phase phase)
 {
     usm__mutex_fork(&all.lock, phase);
     if (phase == USM_FORK_CHILD) {
         all.inherited = all.l;
         all.self      = (usm__ipc_process){.pid = 0};
-        all.l.cells   = 0;
+        all.l.slots   = 0;
         usm_list_init(&all.l.pages);
         usm_list_init(&all.l.watches);
     }
