@@ -62,13 +62,13 @@ const char *driver_command_name(const driver_command *cmd);
 usm_status driver_submit(void *q, driver_command *cmd, size_t ndeps, void *const *deps, void **ev);
 
 /* The functions of the backend's table, and those of the deferral queue: what all drivers have.
- * GATE_ENTRY and DRIVER_ENTRY are for the table itself. */
+ * DEFER_ENTRY and DRIVER_ENTRY are for the table itself. */
 #define DRIVER_OPS(X) X(copy) X(copy_2d) X(fill) X(prefetch) X(advise) X(marker) X(barrier)
-#define GATE_OPS(X)                                                                                \
+#define DEFER_OPS(X)                                                                               \
     X(event_create_user)                                                                           \
     X(event_signal) X(event_query) X(event_wait) X(event_release) X(event_notify)
 #define DRIVER_ENTRY(member)   .member = driver_##member,
-#define GATE_ENTRY(member)     .member = defer_##member,
+#define DEFER_ENTRY(member)    .member = defer_##member,
 #define DRIVER_DECLARE(member) USM_DECLARE_ENTRY(usm_backend_ops, member, driver_##member);
 DRIVER_OPS(DRIVER_DECLARE)
 #undef DRIVER_DECLARE

@@ -80,14 +80,14 @@ void defer_context_init(defer_context *ctx, const defer_ops *ops, const usm_host
     pthread_cond_init(&ctx->changed, NULL);
     usm_list_init(&ctx->holding);
     ctx->events = (usm_recycler)USM_RECYCLER_INIT(ops->event_size, RECYCLED);
-    ctx->notes  = (usm_recycler)USM_RECYCLER_INIT(GATE_NOTE_SIZE, RECYCLED);
+    ctx->notes  = (usm_recycler)USM_RECYCLER_INIT(DEFER_NOTE_SIZE, RECYCLED);
 }
 
 void *defer_note_new(defer_context *ctx)
 {
-    void *note = usm_recycler_take(&ctx->notes, GATE_NOTE_SIZE);
+    void *note = usm_recycler_take(&ctx->notes, DEFER_NOTE_SIZE);
 
-    return note ? note : ctx->host->heap_alloc(GATE_NOTE_SIZE);
+    return note ? note : ctx->host->heap_alloc(DEFER_NOTE_SIZE);
 }
 
 void defer_note_free(defer_context *ctx, void *note)
@@ -186,7 +186,7 @@ defer_event *defer_event_new(defer_context *ctx)
         return NULL;
     ev->ctx = ctx;
     usm_store_relaxed(&ev->refs, 1);
-    usm_store_relaxed(&ev->state, GATE_PENDING);
+    usm_store_relaxed(&ev->state, DEFER_PENDING);
     usm_list_init(&ev->notices);
     return ev;
 }
@@ -218,14 +218,14 @@ static void move_notices(defer_event *ev, usm_list *to)
 
 void defer_event_become_native(defer_event *ev, usm_list *notices)
 {
-    usm_store_release(&ev->state, GATE_NATIVE); /* pairs with the loads of state */
+    usm_store_release(&ev->state, DEFER_NATIVE); /* pairs with the loads of state */
     move_notices(ev, notices);
 }
 
 void defer_event_settle(defer_event *ev, usm_status status, usm_list *notices)
 {
     ev->status = status;
-    usm_store_release(&ev->state, GATE_SETTLED);
+    usm_store_release(&ev->state, DEFER_SETTLED);
     if (ev->ctx->ops->event_settled)
         ev->ctx->ops->event_settled(ev);
     move_notices(ev, notices);
@@ -235,7 +235,7 @@ void defer_event_settle(defer_event *ev, usm_status status, usm_list *notices)
 
 static void deliver(const defer_ops *ops, const notice *n)
 {
-    if (defer_event_state(n->ev) == GATE_SETTLED)
+    if (defer_event_state(n->ev) == DEFER_SETTLED)
         n->fn(n->arg, n->ev->status);
     else if (ops->event_notify(n->ev, n->fn, n->arg))
         n->fn(n->arg, ops->event_wait(n->ev)); /* no memory: a late notification is better than
@@ -272,7 +272,7 @@ static usm_status notify_later(defer_event *ev, usm_backend_notify_fn fn, void *
     usm_list_init(&now);
     defer_context_ref(ctx); /* a callback may release the last reference */
     pthread_mutex_lock(&ctx->lock);
-    usm_list_append(defer_event_state(ev) == GATE_PENDING ? &ev->notices : &now, &n->link);
+    usm_list_append(defer_event_state(ev) == DEFER_PENDING ? &ev->notices : &now, &n->link);
     pthread_mutex_unlock(&ctx->lock);
     defer_notices_deliver(ctx, &now);
     defer_context_unref(ctx);
@@ -312,9 +312,9 @@ static outlook look_at(size_t ndeps, defer_event *const *deps)
     for (size_t i = 0; i < ndeps; i++) {
         int state = defer_event_state(deps[i]);
 
-        if (state == GATE_PENDING)
+        if (state == DEFER_PENDING)
             o.is_pending = true;
-        else if (state == GATE_SETTLED && deps[i]->status < 0)
+        else if (state == DEFER_SETTLED && deps[i]->status < 0)
             o.has_failed = true;
     }
     return o;
@@ -529,7 +529,7 @@ bool defer_event_complete(defer_event *ev, usm_status status)
     leftovers_init(&left);
     defer_context_ref(ctx); /* the last queue may be freed with its last command */
     pthread_mutex_lock(&ctx->lock);
-    was_pending = defer_event_state(ev) == GATE_PENDING;
+    was_pending = defer_event_state(ev) == DEFER_PENDING;
     if (was_pending) {
         defer_event_settle(ev, status, &left.notices);
         pump(ctx, &left);
@@ -567,7 +567,7 @@ void defer_event_release(void *event)
 {
     defer_event *ev = event;
 
-    if (ev->is_user && defer_event_state(ev) == GATE_PENDING)
+    if (ev->is_user && defer_event_state(ev) == DEFER_PENDING)
         (void)defer_event_signal(ev, USM_E_DEPENDENCY);
     defer_event_unref(ev);
 }
@@ -591,9 +591,9 @@ usm_status defer_event_query(void *event)
     int          state  = defer_event_state(ev);
     usm_status   status = USM_E_NOT_READY;
 
-    if (state == GATE_SETTLED)
+    if (state == DEFER_SETTLED)
         return notify_status(ev);
-    if (state == GATE_NATIVE)
+    if (state == DEFER_NATIVE)
         status = ev->ctx->ops->event_query(ev);
     if (status == USM_E_NOT_READY)
         return fail(ev->ctx, status, "the event is not complete yet");
@@ -604,10 +604,10 @@ static void wait_while_pending(defer_event *ev)
 {
     defer_context *ctx = ev->ctx;
 
-    if (defer_event_state(ev) != GATE_PENDING)
+    if (defer_event_state(ev) != DEFER_PENDING)
         return;
     pthread_mutex_lock(&ctx->lock);
-    while (defer_event_state(ev) == GATE_PENDING)
+    while (defer_event_state(ev) == DEFER_PENDING)
         pthread_cond_wait(&ctx->changed, &ctx->lock);
     pthread_mutex_unlock(&ctx->lock);
 }
@@ -617,7 +617,7 @@ usm_status defer_event_wait(void *event)
     defer_event *ev = event;
 
     wait_while_pending(ev);
-    if (defer_event_state(ev) == GATE_SETTLED)
+    if (defer_event_state(ev) == DEFER_SETTLED)
         return notify_status(ev);
     return ev->ctx->ops->event_wait(ev);
 }
@@ -626,7 +626,7 @@ usm_status defer_event_notify(void *event, usm_backend_notify_fn fn, void *arg)
 {
     defer_event *ev = event;
 
-    if (defer_event_state(ev) == GATE_NATIVE)
+    if (defer_event_state(ev) == DEFER_NATIVE)
         return ev->ctx->ops->event_notify(ev, fn, arg);
     return notify_later(ev, fn, arg);
 }

@@ -11,8 +11,8 @@
  *
  * Locks: a context's `lock` is the only one here.  Some ops are called with it held, as stated, so
  * they may call the driver, but neither the core nor a function here that takes the lock. */
-#ifndef USM_BACKENDS_COMMON_GATE_H
-#define USM_BACKENDS_COMMON_GATE_H
+#ifndef USM_BACKENDS_COMMON_DEFER_H
+#define USM_BACKENDS_COMMON_DEFER_H
 
 #include "base/inline/atomic.h"
 #include "base/inline/list.h"
@@ -40,10 +40,10 @@ struct defer_context {
     /* Freed objects, kept for reuse: a command like an earlier one allocates nothing from the
      * heap. */
     usm_recycler events;
-    usm_recycler notes; /* of GATE_NOTE_SIZE: callbacks for events */
+    usm_recycler notes; /* of DEFER_NOTE_SIZE: callbacks for events */
 };
 
-#define GATE_NOTE_SIZE ((size_t)64)
+#define DEFER_NOTE_SIZE ((size_t)64)
 
 struct defer_queue {
     /* fixed after create */
@@ -61,7 +61,7 @@ struct defer_queue {
     usm_list       link;      /* in ctx->holding, while `deferred` is not empty */
 };
 
-typedef enum defer_state { GATE_PENDING, GATE_NATIVE, GATE_SETTLED } defer_state;
+typedef enum defer_state { DEFER_PENDING, DEFER_NATIVE, DEFER_SETTLED } defer_state;
 
 struct defer_event {
     defer_context *ctx;
@@ -114,7 +114,7 @@ struct defer_ops {
 };
 
 void defer_context_init(defer_context *ctx, const defer_ops *ops, const usm_host_api *host);
-/* A zeroed note of at most GATE_NOTE_SIZE; NULL: no memory.  The caller keeps the context alive. */
+/* A zeroed note of at most DEFER_NOTE_SIZE; NULL: no memory.  The caller keeps the context alive. */
 void *defer_note_new(defer_context *ctx);
 void  defer_note_free(defer_context *ctx, void *note);
 void  defer_context_ref(defer_context *ctx);

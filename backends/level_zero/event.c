@@ -74,7 +74,7 @@ static usm_status need_shadow(lz_event *ev)
     if (ev->shadow)
         return USM_OK;
     status = lz_slot_take(((lz_context *)ev->deferral.ctx)->events, true, &ev->shadow);
-    if (!status && defer_event_state(&ev->deferral) == GATE_SETTLED)
+    if (!status && defer_event_state(&ev->deferral) == DEFER_SETTLED)
         lz_slot_signal(ev->shadow);
     return status;
 }
@@ -84,9 +84,9 @@ usm_status lz_event_native(void *event, void **native)
     lz_event  *ev     = event;
     usm_status status = USM_OK;
 
-    if (defer_event_state(&ev->deferral) != GATE_NATIVE) {
+    if (defer_event_state(&ev->deferral) != DEFER_NATIVE) {
         pthread_mutex_lock(&ev->deferral.ctx->lock);
-        if (defer_event_state(&ev->deferral) != GATE_NATIVE)
+        if (defer_event_state(&ev->deferral) != DEFER_NATIVE)
             status = need_shadow(ev);
         if (!status && ev->shadow)
             *native = ev->shadow->native;
@@ -139,7 +139,7 @@ usm_status lz_event_profiling(void *event, usm_profiling *times)
 
     if (status == USM_E_NOT_READY)
         return status;
-    if (defer_event_state(&ev->deferral) != GATE_NATIVE)
+    if (defer_event_state(&ev->deferral) != DEFER_NATIVE)
         return lz_report(USM_E_NOT_SUPPORTED, "the event has no times: it is a user event, or its "
                                               "command never ran");
     if (status)

@@ -10,7 +10,7 @@ const usm_host_api *lz_host;
 
 /* clang-format off */
 static const usm_backend_ops ops = {
-    LZ_OPS(LZ_ENTRY) DRIVER_OPS(DRIVER_ENTRY) GATE_OPS(GATE_ENTRY)
+    LZ_OPS(LZ_ENTRY) DRIVER_OPS(DRIVER_ENTRY) DEFER_OPS(DEFER_ENTRY)
 
     .abi         = USM_MODULE_ABI,
     .struct_size = sizeof(usm_backend_ops),

@@ -60,7 +60,7 @@ static bool waits_fill(lz_waits *w, const lz_stream *only, size_t ndeps, defer_e
         lz_slot    *slot = ((lz_event *)deps[i])->slot;
         ze_result_t code;
 
-        if (defer_event_state(deps[i]) != GATE_NATIVE || is_in_stream(slot, only))
+        if (defer_event_state(deps[i]) != DEFER_NATIVE || is_in_stream(slot, only))
             continue;
         code = lz_slot_query(slot);
         if (code == ZE_RESULT_ERROR_DEVICE_LOST)

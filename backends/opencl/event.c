@@ -108,7 +108,7 @@ usm_status ocl_event_profiling(void *event, usm_profiling *times)
 
     if (status == USM_E_NOT_READY)
         return status;
-    if (defer_event_state(event) != GATE_NATIVE)
+    if (defer_event_state(event) != DEFER_NATIVE)
         return ocl_report(USM_E_NOT_SUPPORTED, "the event has no times: it is a user event, "
                                                "or its command never ran");
     for (int i = 0; i < 3 && !err; i++)

@@ -269,7 +269,7 @@ static usm_status need_shadow(ocl_event *ev)
 
     if (ev->shadow)
         return USM_OK;
-    is_settled = defer_event_state(&ev->deferral) == GATE_SETTLED;
+    is_settled = defer_event_state(&ev->deferral) == DEFER_SETTLED;
     ev->shadow = cl.clCreateUserEvent(((ocl_context *)ev->deferral.ctx)->native, &err);
     if (err) {
         ev->shadow = NULL;
@@ -286,11 +286,11 @@ usm_status ocl_event_native(void *event, void **native)
     ocl_event *ev = event;
     usm_status status;
 
-    if (defer_event_state(event) == GATE_NATIVE) {
+    if (defer_event_state(event) == DEFER_NATIVE) {
         *native = ev->native;
         return USM_OK;
     }
-    if (!ev->deferral.is_user && !ev->shadow && defer_event_state(event) == GATE_PENDING)
+    if (!ev->deferral.is_user && !ev->shadow && defer_event_state(event) == DEFER_PENDING)
         return ocl_report(USM_E_NOT_READY, "the command waits for a user event and is not "
                                            "with the driver yet: signal that first");
     pthread_mutex_lock(&ev->deferral.ctx->lock);

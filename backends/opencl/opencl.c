@@ -9,7 +9,7 @@ const usm_host_api *ocl_host;
 
 /* clang-format off */
 static const usm_backend_ops ops = {
-    OCL_OPS(OCL_ENTRY) DRIVER_OPS(DRIVER_ENTRY) GATE_OPS(GATE_ENTRY)
+    OCL_OPS(OCL_ENTRY) DRIVER_OPS(DRIVER_ENTRY) DEFER_OPS(DEFER_ENTRY)
 
     .abi         = USM_MODULE_ABI,
     .struct_size = sizeof(usm_backend_ops),

@@ -47,7 +47,7 @@ static usm_status wait_list_init(wait_list *w, const ocl_queue *q, size_t ndeps,
     for (size_t i = 0; i < ndeps; i++) {
         const ocl_event *ev = (const ocl_event *)deps[i];
 
-        if (defer_event_state(deps[i]) == GATE_SETTLED)
+        if (defer_event_state(deps[i]) == DEFER_SETTLED)
             w->has_failed |= deps[i]->status < 0;
         else if (native_failed(ev->native))
             w->has_failed = true;

@@ -45,7 +45,7 @@ typedef enum usm__rank {
     USM__RANK_REGISTRY = 3,
     /* the places where bytes of buffers are valid, and ranges of device memory; never held during a
        copy */
-    USM__RANK_PLACES = 4,
+    USM__RANK_LOCATIONS = 4,
     /* the waits between accesses to buffers, over all buffers; held briefly */
     USM__RANK_ORDER = 5,
     /* the pools, queues and programs of a context */
@@ -57,7 +57,7 @@ typedef enum usm__rank {
     /* the state and the callbacks of an event */
     USM__RANK_EVENT = 9,
     /* the records of tracked blocks */
-    USM__RANK_WATCH = 10,
+    USM__RANK_TRACKED = 10,
     /* the magazines of each thread */
     USM__RANK_MAGAZINE = 11,
     /* the blocks that were freed in a queue */

@@ -449,7 +449,7 @@ static void context_unused(usm_context *ctx)
 const usm_part usm__buffer_part = {.name                = "buffer",
                                    .fork                = {{USM__RANK_PLACING, usm__grant_fork},
                                                            {USM__RANK_BUFFER, usm__kept_fork},
-                                                           {USM__RANK_PLACES, usm__locations_fork},
+                                                           {USM__RANK_LOCATIONS, usm__locations_fork},
                                                            {USM__RANK_ORDER, fork_order}},
                                    .thread_ended        = usm__slot_thread_ended,
                                    .context_unused      = context_unused,

@@ -20,7 +20,7 @@ static struct {
     usm__memory      *memories; /* they live as long as the process, as devices do          */
     usm_list          extents, copies; /* retired */
     _Atomic(uint64_t) bytes;
-} all = {.lock    = USM__MUTEX_INIT(USM__RANK_PLACES, "places"),
+} all = {.lock    = USM__MUTEX_INIT(USM__RANK_LOCATIONS, "locations"),
          .changed = PTHREAD_COND_INITIALIZER,
          .extents = {&all.extents, &all.extents},
          .copies  = {&all.copies, &all.copies}};

@@ -14,14 +14,14 @@
  * There is one usm__locations for a buffer.  Its functions are called with the buffer's lock held,
  * one at a time; changes by calls for other buffers (which evict its extents) are guarded inside.
  *
- * Locks (locations.c): one lock of rank USM__RANK_PLACES guards all extents, validity and LRU
+ * Locks (locations.c): one lock of rank USM__RANK_LOCATIONS guards all extents, validity and LRU
  * lists.  It is never held over a driver's call, a pin or a wait, so a thread that holds a buffer's
  * lock may take it.  A thread that evicts another buffer's extent does not need that buffer's lock:
  * the extent is marked is_leaving, and calls for overlapping ranges of its buffer wait until it is
  * gone.  The evicting thread waits for its copy and for room in host memory, never for a buffer's
  * lock. */
-#ifndef USM_BUFFER_PLACES_H
-#define USM_BUFFER_PLACES_H
+#ifndef USM_BUFFER_LOCATIONS_H
+#define USM_BUFFER_LOCATIONS_H
 
 #include "command/queue.h"
 #include "spill/engine.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Events across processes consist of event slots ("cells") in pages that processes share.
+/* Events across processes consist of event slots in pages that processes share.
  *
  * A page is a memory file of one process, its owner, with 64 slots; other processes fetch it by its
  * name (rendezvous.h).  For each process that records in it a slot counts how many records were
@@ -16,8 +16,8 @@
  * by event.c and event_queue.c.  Locks: the lock in event_slot.c (IPC) guards lists and references
  * of all slots; each slot's own lock (EVENT, never taken inside the former) guards its records
  * under way and its queues' waits. */
-#ifndef USM_IPC_CELL_H
-#define USM_IPC_CELL_H
+#ifndef USM_IPC_EVENT_SLOT_H
+#define USM_IPC_EVENT_SLOT_H
 
 #include "base/mutex.h"
 #include "ipc/bell.h"

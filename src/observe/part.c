@@ -23,6 +23,6 @@ const usm_part usm__observe_part = {.name         = "observe",
                                     .start        = start,
                                     .observe      = usm__observe_start,
                                     .thread_ended = usm__tag_thread_ended,
-                                    .fork         = {{USM__RANK_WATCH, usm__tracked_fork},
+                                    .fork         = {{USM__RANK_TRACKED, usm__tracked_fork},
                                                      {USM__RANK_META, usm__tag_fork},
                                                      {USM__RANK_ORDER_CHECK, usm__order_fork}}};

@@ -27,7 +27,7 @@ static pthread_once_t shards_once = PTHREAD_ONCE_INIT;
 static void make_shards(void)
 {
     for (size_t i = 0; i < SHARDS; i++) {
-        usm__mutex_init(&shards[i].lock, USM__RANK_WATCH, "watched blocks");
+        usm__mutex_init(&shards[i].lock, USM__RANK_TRACKED, "tracked blocks");
         shards[i].buckets = shards[i].first;
         shards[i].n       = FIRST_SIZE;
     }

@@ -5,8 +5,8 @@
  * A hash table, keyed by the address of the pool's block, in shards with a lock each.  The table
  * owns the records in it.  A thread that takes a record out owns it, and has the right to free the
  * block: of two frees of one block at the same moment only one finds the record. */
-#ifndef USM_OBSERVE_WATCH_H
-#define USM_OBSERVE_WATCH_H
+#ifndef USM_OBSERVE_TRACKED_H
+#define USM_OBSERVE_TRACKED_H
 
 #include "heap/pool.h"
 #include "observe/tag.h"
