@@ -93,7 +93,7 @@ usm_status usm__room_take(usm__room room, uint64_t key, uint64_t *slot)
 {
     usm__tier     *tier = room.tier;
     usm__tiers    *t    = tier->tiers;
-    usm__slots_run run;
+    usm__slots_run run  = {0};
     usm_status     st;
 
     usm__mutex_lock(&t->lock);
