@@ -376,3 +376,17 @@ void sleep_ms(unsigned ms)
 
     nanosleep(&t, NULL);
 }
+
+void wait_for_nothing_held(const rig *r)
+{
+    usm_memory_info info = USM_MEMORY_INFO_INIT;
+
+    for (int i = 0; i < 5000; i++) {
+        CHECK_OK(usm_device_memory(r->dev, &info));
+        if (info.pooled == 0)
+            return;
+        sleep_ms(1);
+    }
+    CHECK(info.pooled == 0, "%s: %llu bytes are still held", r->name,
+          (unsigned long long)info.pooled);
+}

@@ -147,4 +147,8 @@ usm_kernel  *kernel_new(usm_program *program, const char *name);
 /* All images of one type out of kernels.cl; data NULL when the build has none. */
 usm_image image_of(usm_image_type type);
 
+/* Returns when the device has nothing of this process: in a case of its own process.  What can() asked
+ * with, and the contexts of cases before, end on other threads. */
+void wait_for_nothing_held(const rig *r);
+
 #endif

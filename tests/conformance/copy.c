@@ -577,21 +577,6 @@ Test(copy, between_contexts_it_ends_though_either_is_destroyed)
     }
 }
 
-/* What can() asked with has gone when its context has: that ends on another thread. */
-static void wait_for_nothing_held(const rig *r)
-{
-    usm_memory_info info = USM_MEMORY_INFO_INIT;
-
-    for (int i = 0; i < 5000; i++) {
-        CHECK_OK(usm_device_memory(r->dev, &info));
-        if (info.pooled == 0)
-            return;
-        usleep(1000);
-    }
-    CHECK(info.pooled == 0, "%s: %llu bytes are still held", r->name,
-          (unsigned long long)info.pooled);
-}
-
 TestAlone(copy, an_overlapping_copy_over_the_limit_names_the_limit)
 {
     CHECK_OK(usm_config_set("memory_limit", "device:1M"));
