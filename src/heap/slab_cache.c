@@ -22,14 +22,22 @@
 
 /* ---- magazines ----------------------------------------------------------------------------- */
 
+/* Without a `bottom` there is no magazine, whatever the others are: see load(). */
+static uint32_t slots_before(const usm_bin *bin, const usm_slot *end)
+{
+    const usm_slot *bottom = usm_load_relaxed(&bin->bottom);
+
+    return bottom ? (uint32_t)(end - bottom) : 0;
+}
+
 static uint32_t count_of(const usm_bin *bin)
 {
-    return (uint32_t)(usm_load_relaxed(&bin->top) - usm_load_relaxed(&bin->bottom));
+    return slots_before(bin, usm_load_relaxed(&bin->top));
 }
 
 static uint32_t capacity_of(const usm_bin *bin)
 {
-    return (uint32_t)(usm_load_relaxed(&bin->limit) - usm_load_relaxed(&bin->bottom));
+    return slots_before(bin, usm_load_relaxed(&bin->limit));
 }
 
 /* A magazine's slots begin at a cache line, because its top is written at every operation; in the
