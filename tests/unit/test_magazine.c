@@ -285,6 +285,7 @@ static void *fill_and_go_on(void *pool)
 {
     fill_cache(pool);
     pthread_barrier_wait(&idle_turn);
+    pthread_barrier_wait(&idle_turn); /* what is used gets the room of what is forgotten */
     return use_at_full_speed(pool);
 }
 
@@ -308,6 +309,7 @@ static void busy_caches_are_taken_back_when_memory_is_short(void)
     hire(&c, 4, fill_and_go_on, pool);
     pthread_barrier_wait(&idle_turn);
     CHECK(forgotten_blocks(pool) > 0);
+    pthread_barrier_wait(&idle_turn);
     /* Who is in the slow path keeps his; under AddressSanitizer that is where threads mostly are.
      */
     for (int i = 0; i < 100 && forgotten_blocks(pool) > 0; i++)
