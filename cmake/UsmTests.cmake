@@ -68,12 +68,14 @@ if(USM_SANITIZE)
         "strict_string_checks=1:detect_stack_use_after_return=1:allocator_may_return_null=1:"
         "use_sigaltstack=0:intercept_tls_get_addr=0:abort_on_error=1")
     # detect_deadlocks: ThreadSanitizer follows 64 locks at most, and fork() holds one for each size
-    # class of each pool; the order of locks is checked by src/base/mutex.c.
+    # class of each pool; the order of locks is checked by src/base/mutex.c.  die_after_fork: the library's
+    # threads are detached, and one that has said that it is done may still be on its way out when a test
+    # forks; ThreadSanitizer counts it, and would end the child at its first thread.
     list(APPEND _usm_test_environment
         "ASAN_OPTIONS=${asan_options}"
         "LSAN_OPTIONS=print_suppressions=0:suppressions=${supp}/lsan.supp"
         "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:abort_on_error=1"
-        "TSAN_OPTIONS=halt_on_error=1:detect_deadlocks=0:suppressions=${supp}/tsan.supp")
+        "TSAN_OPTIONS=halt_on_error=1:detect_deadlocks=0:die_after_fork=0:suppressions=${supp}/tsan.supp")
     # Jobs of MPIs, which leak, and are not instrumented.  Suppressions name libraries, and ThreadSanitizer
     # ends when an MPI loads such a one and unloads it; it does not bear that UCX's hooks are called at
     # the very end of threads.  Leases are for processes that are twenty times slower.
