@@ -33,21 +33,9 @@
 #define CAPACITY_MIN      64
 #define STACK_BYTES_USUAL ((uint64_t)512 << 10)
 
-usm__trace_config         usm__trace_config_now;
-struct usm__ring *_Atomic usm__rings;
-_Atomic(uint64_t)         usm__trace_ringless;
-
-static struct {
-    atomic_uint last_pool, last_tag, last_space, last_tier, last_kernel;
-    usm__mutex  lock; /* a leaf */
-    /* guarded by lock */
-    usm__ring *idle;
-    uint64_t   bytes; /* of all rings */
-    uint32_t   last_thread;
-    /* Teams are created and destroyed, while devices stay. */
-    char     members[USM__TRACE_MEMBERS_MAX][64];
-    uint32_t nmembers;
-} traced = {.lock = USM__MUTEX_INIT(USM__RANK_TRACE, "trace rings")};
+usm__trace_state usm__traced = {
+    .lock   = USM__MUTEX_INIT(USM__RANK_TRACE, "trace rings"),
+    .stacks = {.lock = USM__MUTEX_INIT(USM__RANK_TRACE_STACK, "trace stacks")}};
 
 /* --- time ------------------------------------------------------------------ */
 
@@ -76,7 +64,7 @@ static bool tsc_is_good(void)
 static inline uint64_t ticks(void)
 {
 #if defined(__x86_64__)
-    if (usm__trace_config_now.use_tsc)
+    if (usm__traced.config.use_tsc)
         return __rdtsc();
 #endif
     return usm__os_now_ns();
@@ -92,17 +80,17 @@ uint64_t usm__trace_ticks(void)
 /* pre: lock is held. */
 static usm__ring *new_ring(void)
 {
-    uint64_t size = sizeof(usm__ring) + usm__trace_config_now.capacity * sizeof(usm__trace_packed);
+    uint64_t   size = sizeof(usm__ring) + usm__traced.config.capacity * sizeof(usm__trace_packed);
     usm__ring *ring;
 
-    if (traced.bytes + size > RINGS_BYTES_MAX && traced.bytes > 0)
+    if (usm__traced.bytes + size > RINGS_BYTES_MAX && usm__traced.bytes > 0)
         return NULL;
     ring = usm__os_map_noreserve(size); /* zeroed */
     if (ring == NULL)
         return NULL;
-    traced.bytes += size;
-    ring->next = usm_load_relaxed(&usm__rings);
-    usm_store_release(&usm__rings, ring);
+    usm__traced.bytes += size;
+    ring->next = usm_load_relaxed(&usm__traced.rings);
+    usm_store_release(&usm__traced.rings, ring);
     return ring;
 }
 
@@ -114,31 +102,31 @@ static __attribute__((noinline)) usm__ring *take_ring(void)
 
     if (self == NULL)
         return NULL;
-    usm__mutex_lock(&traced.lock);
-    ring = traced.idle;
+    usm__mutex_lock(&usm__traced.lock);
+    ring = usm__traced.idle;
     if (ring != NULL)
-        traced.idle = ring->next_idle;
+        usm__traced.idle = ring->next_idle;
     else
         ring = new_ring();
     if (ring != NULL) {
-        ring->thread       = ++traced.last_thread;
+        ring->thread       = ++usm__traced.last_thread;
         ring->limit        = usm_load_relaxed(&ring->head); /* checks the consumer at the first
                                                                event */
         ring->until_sample = 0;
         ring->random       = ticks() ^ (uint64_t)(uintptr_t)ring;
         usm_store_release(&ring->ended, false);
     }
-    usm__mutex_unlock(&traced.lock);
+    usm__mutex_unlock(&usm__traced.lock);
     self->trace = ring;
     return ring;
 }
 
 void usm__ring_retire(usm__ring *ring)
 {
-    usm__mutex_lock(&traced.lock);
-    ring->next_idle = traced.idle;
-    traced.idle     = ring;
-    usm__mutex_unlock(&traced.lock);
+    usm__mutex_lock(&usm__traced.lock);
+    ring->next_idle  = usm__traced.idle;
+    usm__traced.idle = ring;
+    usm__mutex_unlock(&usm__traced.lock);
 }
 
 void usm__trace_thread_end(void *ring)
@@ -156,14 +144,14 @@ static inline usm__ring *my_ring(void)
 /* Called when the head has reached the limit.  False: the ring is full. */
 static __attribute__((noinline)) bool look(usm__ring *ring, uint64_t head)
 {
-    uint64_t capacity = usm__trace_config_now.capacity;
+    uint64_t capacity = usm__traced.config.capacity;
     uint64_t tail     = usm_load_acquire(&ring->tail); /* pairs with the consumer's release */
 
     if (head - tail >= capacity) {
         usm_store_release(&ring->lost, usm_load_relaxed(&ring->lost) + 1);
         return false;
     }
-    if (head - tail >= capacity / 2 || !usm_load_relaxed(&usm__trace_writing))
+    if (head - tail >= capacity / 2 || !usm_load_relaxed(&usm__traced.is_writing))
         usm__trace_ring_bell();
     ring->limit = head - tail >= capacity / 2 ? tail + capacity : tail + capacity / 2;
     return true;
@@ -176,14 +164,14 @@ static inline usm__trace_packed *room(usm__ring **out)
     uint64_t   head;
 
     if (ring == NULL) {
-        usm_add_relaxed(&usm__trace_ringless, 1);
+        usm_add_relaxed(&usm__traced.ringless, 1);
         return NULL;
     }
     head = usm_load_relaxed(&ring->head);
     if (__builtin_expect(head >= ring->limit, 0) && !look(ring, head))
         return NULL;
     *out = ring;
-    return &ring->events[head & (usm__trace_config_now.capacity - 1)];
+    return &ring->events[head & (usm__traced.config.capacity - 1)];
 }
 
 static inline void put(usm__ring *ring)
@@ -222,7 +210,7 @@ void usm__trace_alloc(uint32_t pool, uint32_t tag, const void *p, size_t size, s
     e->tag     = tag_word(tag);
     e->pool    = pool_byte(pool);
     e->type    = USM__EVENT_ALLOC;
-    if (usm__trace_config_now.stack_bytes != 0)
+    if (usm__traced.config.stack_bytes != 0)
         e->extra |= usm__stack_sample(ring, size);
     put(ring);
 }
@@ -332,7 +320,7 @@ uint32_t usm__trace_pool(const char *name, usm_kind kind, const char *device)
     if (!on())
         return 0;
     memset(&pool, 0, sizeof(pool));
-    pool.id = next_id(&traced.last_pool, USM__TRACE_POOLS_MAX);
+    pool.id = next_id(&usm__traced.last_pool, USM__TRACE_POOLS_MAX);
     if (pool.id == 0)
         return USM__TRACE_POOLS_MAX;
     pool.kind = (uint32_t)kind;
@@ -361,7 +349,7 @@ uint32_t usm__trace_tag(const char *name)
     struct {
         uint32_t id;
         char     name[64];
-    } tag = {.id = on() ? next_id(&traced.last_tag, USM__TRACE_TAGS_MAX) : 0};
+    } tag = {.id = on() ? next_id(&usm__traced.last_tag, USM__TRACE_TAGS_MAX) : 0};
 
     (void)snprintf(tag.name, sizeof(tag.name), "%s", name);
     return define(USM__CHUNK_TAG, &tag, sizeof(tag));
@@ -373,7 +361,7 @@ uint32_t usm__trace_space(const char *name, uint64_t block_size, uint64_t blocks
         uint32_t id, zero;
         uint64_t block_size, blocks;
         char     name[48];
-    } space = {.id         = on() ? next_id(&traced.last_space, USM__TRACE_SPACES_MAX) : 0,
+    } space = {.id         = on() ? next_id(&usm__traced.last_space, USM__TRACE_SPACES_MAX) : 0,
                .block_size = block_size,
                .blocks     = blocks};
 
@@ -394,23 +382,23 @@ static uint32_t define_name(usm__trace_kind kind, uint32_t id, const char *name)
 
 uint32_t usm__trace_tier(const char *name)
 {
-    return on() ? define_name(USM__CHUNK_TIER, next_id(&traced.last_tier, USM__TRACE_TIERS_MAX),
-                              name)
+    return on() ? define_name(USM__CHUNK_TIER,
+                              next_id(&usm__traced.last_tier, USM__TRACE_TIERS_MAX), name)
                 : 0;
 }
 
 uint32_t usm__trace_kernel(const char *name)
 {
     return on() ? define_name(USM__CHUNK_KERNEL,
-                              next_id(&traced.last_kernel, USM__TRACE_KERNELS_MAX), name)
+                              next_id(&usm__traced.last_kernel, USM__TRACE_KERNELS_MAX), name)
                 : 0;
 }
 
 /* pre: lock is held. */
 static uint32_t find_member(const char *name)
 {
-    for (uint32_t i = 0; i < traced.nmembers; i++)
-        if (strncmp(traced.members[i], name, sizeof(traced.members[i]) - 1) == 0)
+    for (uint32_t i = 0; i < usm__traced.nmembers; i++)
+        if (strncmp(usm__traced.members[i], name, sizeof(usm__traced.members[i]) - 1) == 0)
             return i + 1;
     return 0;
 }
@@ -422,14 +410,15 @@ uint32_t usm__trace_member(const char *name)
 
     if (!on())
         return 0;
-    usm__mutex_lock(&traced.lock);
+    usm__mutex_lock(&usm__traced.lock);
     id     = find_member(name);
-    is_new = id == 0 && traced.nmembers < USM__TRACE_MEMBERS_MAX;
+    is_new = id == 0 && usm__traced.nmembers < USM__TRACE_MEMBERS_MAX;
     if (is_new) {
-        (void)snprintf(traced.members[traced.nmembers], sizeof(traced.members[0]), "%s", name);
-        id = ++traced.nmembers;
+        (void)snprintf(usm__traced.members[usm__traced.nmembers], sizeof(usm__traced.members[0]),
+                       "%s", name);
+        id = ++usm__traced.nmembers;
     }
-    usm__mutex_unlock(&traced.lock);
+    usm__mutex_unlock(&usm__traced.lock);
     return is_new ? define_name(USM__CHUNK_MEMBER, id, name) : id;
 }
 
@@ -478,7 +467,7 @@ static uint64_t capacity_of(uint64_t size)
 
 static void start(void)
 {
-    usm__trace_config *c    = &usm__trace_config_now;
+    usm__trace_config *c    = &usm__traced.config;
     const char        *name = usm__setting_text("trace");
 
     if (*name == '\0')
@@ -510,8 +499,8 @@ static void empty_rings(void)
 {
     usm__ring *mine = usm__self.block != NULL ? usm__self.block->trace : NULL;
 
-    traced.idle = NULL;
-    for (usm__ring *ring = usm_load_relaxed(&usm__rings); ring != NULL;
+    usm__traced.idle = NULL;
+    for (usm__ring *ring = usm_load_relaxed(&usm__traced.rings); ring != NULL;
          ring            = usm_load_relaxed(&ring->next)) {
         usm_store_relaxed(&ring->tail, usm_load_relaxed(&ring->head));
         ring->lost_written = usm_load_relaxed(&ring->lost);
@@ -519,15 +508,15 @@ static void empty_rings(void)
         usm_store_relaxed(&ring->ended, false);
         if (ring == mine)
             continue;
-        ring->next_idle = traced.idle;
-        traced.idle     = ring;
+        ring->next_idle  = usm__traced.idle;
+        usm__traced.idle = ring;
     }
-    usm_store_relaxed(&usm__trace_ringless, 0);
+    usm_store_relaxed(&usm__traced.ringless, 0);
 }
 
 void usm__rings_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&traced.lock, phase);
+    usm__mutex_fork(&usm__traced.lock, phase);
     if (phase == USM_FORK_CHILD)
         empty_rings();
 }

@@ -26,7 +26,7 @@ bool usm__trace_check_name(const char *value, char *why, size_t why_size)
     (void)snprintf(why, why_size,
                    "a file, in whose name %%h stands for the host, %%r for the rank, %%p for the "
                    "process, %%%% for %%");
-    if (strlen(value) >= sizeof(usm__trace_config_now.name) / 2)
+    if (strlen(value) >= sizeof(usm__traced.config.name) / 2)
         return false;
     for (const char *c = strchr(value, '%'); c != NULL; c = strchr(c + 2, '%'))
         if (c[1] == '\0' || strchr("hrp%", c[1]) == NULL)
@@ -79,7 +79,7 @@ void usm__trace_describe(usm__trace_header *h)
     h->byte_order  = USM__TRACE_BYTE_ORDER;
     h->pid         = (uint32_t)getpid();
     h->rank        = find_rank();
-    h->stack_bytes = usm__trace_config_now.stack_bytes;
+    h->stack_bytes = usm__traced.config.stack_bytes;
     (void)snprintf(h->host, sizeof(h->host), "%s", usm__launcher_host());
     if (command == NULL)
         return;

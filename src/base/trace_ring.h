@@ -13,6 +13,7 @@
 #define USM_BASE_TRACE_RING_H
 
 #include "base/fork.h"
+#include "base/mutex.h"
 #include "base/trace_format.h"
 
 #include <stdatomic.h>
@@ -47,20 +48,38 @@ typedef struct usm__trace_config {
     char     name[4096]; /* as the user wrote it */
 } usm__trace_config;
 
-extern usm__trace_config usm__trace_config_now;
+/* What the trace of the process is made of, but for its file. */
+typedef struct usm__trace_state {
+    usm__trace_config  config;
+    usm__ring *_Atomic rings;
+    _Atomic(uint64_t)  ringless;   /* events lost because there was no ring */
+    _Atomic(bool)      is_writing; /* the writer thread runs                */
+    atomic_uint        last_pool, last_tag, last_space, last_tier, last_kernel;
+    usm__mutex         lock; /* a leaf */
+    /* guarded by lock */
+    usm__ring *idle;
+    uint64_t   bytes; /* of all rings */
+    uint32_t   last_thread;
+    /* Teams are created and destroyed, while devices stay. */
+    char     members[USM__TRACE_MEMBERS_MAX][64];
+    uint32_t nmembers;
+    struct {
+        usm__mutex              lock;
+        struct usm__trace_seen *table; /* guarded by lock, as the next */
+        uint32_t                last_id;
+    } stacks; /* trace_stack.c */
+} usm__trace_state;
 
 /* --- trace.c --- */
-extern struct usm__ring *_Atomic usm__rings;
-extern _Atomic(uint64_t)         usm__trace_ringless; /* events lost because there was no ring */
-uint64_t                         usm__trace_ticks(void);
+extern usm__trace_state usm__traced __attribute__((visibility("hidden")));
+uint64_t                usm__trace_ticks(void);
 /* Makes a ring that has ended and is empty available again. */
 void usm__ring_retire(usm__ring *ring);
 void usm__rings_fork(usm_fork_phase phase);
 
 /* --- trace_writer.c --- */
 /* Opens the file and writes its header; false, with a warning, if that fails. */
-bool                 usm__trace_open_file(void);
-extern _Atomic(bool) usm__trace_writing; /* the writer thread runs */
+bool usm__trace_open_file(void);
 /* Wakes the writer, or starts it if there is none. */
 void usm__trace_ring_bell(void);
 /* Stores a chunk for the file permanently: the file of a child begins with all of them.  False: no

@@ -29,16 +29,10 @@
 
 /* A stack is identified by its hash alone (64 bits): two with the same hash, one in 10^11, count as
  * one. */
-typedef struct seen {
+typedef struct usm__trace_seen {
     uint64_t hash; /* 0: empty */
     uint32_t id;
 } seen;
-
-static struct {
-    usm__mutex lock;
-    seen      *table; /* guarded by lock, as the next */
-    uint32_t   last_id;
-} stacks = {.lock = USM__MUTEX_INIT(USM__RANK_TRACE_STACK, "trace stacks")};
 
 void usm__stack_start(void)
 {
@@ -48,7 +42,8 @@ void usm__stack_start(void)
     /* glibc loads libgcc_s at the first call, which must not happen inside a malloc of the
      * program. */
     (void)backtrace(frames, 4);
-    stacks.table = usm__os_map(SLOTS * sizeof(*stacks.table), 3 /* PROT_READ | PROT_WRITE */);
+    usm__traced.stacks.table =
+        usm__os_map(SLOTS * sizeof(*usm__traced.stacks.table), 3 /* PROT_READ | PROT_WRITE */);
 #endif
 }
 
@@ -62,7 +57,7 @@ static int64_t next_distance(usm__ring *ring)
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
     z ^= z >> 31;
     u = ((double)(z >> 11) + 0.5) * 0x1p-53; /* 0 < u < 1 */
-    return (int64_t)(-log(u) * (double)usm__trace_config_now.stack_bytes) + 1;
+    return (int64_t)(-log(u) * (double)usm__traced.config.stack_bytes) + 1;
 }
 
 #ifdef HAVE_BACKTRACE
@@ -85,16 +80,16 @@ static uint32_t enter(seen *slot, uint64_t hash, void *const *frames, uint32_t n
         uint64_t frames[USM__TRACE_DEPTH_MAX];
     } s;
 
-    if (stacks.last_id == HOLDS)
+    if (usm__traced.stacks.last_id == HOLDS)
         return 0;
-    s.id = stacks.last_id + 1;
+    s.id = usm__traced.stacks.last_id + 1;
     s.n  = n;
     for (uint32_t i = 0; i < n; i++)
         s.frames[i] = (uint64_t)(uintptr_t)frames[i];
     if (!usm__trace_define(USM__CHUNK_STACK, &s, (uint32_t)(8 + n * sizeof(uint64_t))))
         return 0;
-    *slot = (seen){hash, ++stacks.last_id};
-    return stacks.last_id;
+    *slot = (seen){hash, ++usm__traced.stacks.last_id};
+    return usm__traced.stacks.last_id;
 }
 
 static uint32_t intern(void *const *frames, uint32_t n)
@@ -103,12 +98,12 @@ static uint32_t intern(void *const *frames, uint32_t n)
     uint32_t id   = 0;
     seen    *slot;
 
-    usm__mutex_lock(&stacks.lock);
-    slot = &stacks.table[hash & (SLOTS - 1)];
+    usm__mutex_lock(&usm__traced.stacks.lock);
+    slot = &usm__traced.stacks.table[hash & (SLOTS - 1)];
     while (slot->hash != 0 && slot->hash != hash) /* ends, because half of the slots are empty */
-        slot = slot + 1 < stacks.table + SLOTS ? slot + 1 : stacks.table;
+        slot = slot + 1 < usm__traced.stacks.table + SLOTS ? slot + 1 : usm__traced.stacks.table;
     id = slot->hash != 0 ? slot->id : enter(slot, hash, frames, n);
-    usm__mutex_unlock(&stacks.lock);
+    usm__mutex_unlock(&usm__traced.stacks.lock);
     return id;
 }
 
@@ -117,7 +112,8 @@ static __attribute__((noinline)) uint32_t take_stack(void)
     void *frames[USM__TRACE_DEPTH_MAX + OWN];
     int   n = backtrace(frames, USM__TRACE_DEPTH_MAX + OWN);
 
-    return stacks.table != NULL && n > OWN ? intern(frames + OWN, (uint32_t)(n - OWN)) : 0;
+    return usm__traced.stacks.table != NULL && n > OWN ? intern(frames + OWN, (uint32_t)(n - OWN))
+                                                       : 0;
 }
 #else
 static uint32_t take_stack(void)
@@ -130,9 +126,9 @@ uint32_t usm__stack_sample(usm__ring *ring, uint64_t size)
 {
     bool due;
 
-    if (usm__trace_config_now.stack_bytes == 0)
+    if (usm__traced.config.stack_bytes == 0)
         return 0;
-    if (usm__trace_config_now.stack_bytes == 1)
+    if (usm__traced.config.stack_bytes == 1)
         return take_stack();
     if (ring->until_sample == 0)
         ring->until_sample = next_distance(ring);
@@ -147,5 +143,5 @@ uint32_t usm__stack_sample(usm__ring *ring, uint64_t size)
 
 void usm__stack_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&stacks.lock, phase);
+    usm__mutex_fork(&usm__traced.stacks.lock, phase);
 }

@@ -41,53 +41,53 @@ typedef struct block {
     unsigned char bytes[];
 } block;
 
-/* Guarded by the file's lock. */
-static struct {
-    usm__mutex lock;
-    int        fd;           /* -1: none                                             */
-    int        pid;          /* the process that writes it                           */
-    bool       wanted;       /* to be opened at the first event, in a child          */
-    int        error;        /* to be logged when the lock has been released         */
-    uint64_t   size;         /* bytes of whole chunks                                */
-    uint64_t   start_ns, ns; /* of CLOCK_MONOTONIC: the file's start, the last round */
-    uint64_t   ticks;        /* when `ns` was read                                   */
-    double     ns_per_tick;
-    block     *block; /* definitions written so far: up to `at` of `block` */
-    size_t     at;
-    uint64_t   maps_size; /* size of the maps written last */
-    char       path[4096];
-} file = {.lock = USM__MUTEX_INIT(USM__RANK_TRACE_FILE, "trace file"), .fd = -1};
-
-/* The chunk under construction; guarded by the file's lock. */
-static struct {
+typedef struct chunk {
     usm__trace_chunk  head;
     usm__trace_packed events[BATCH];
-} out;
+} chunk;
 
 static struct {
-    usm__mutex lock; /* a leaf */
-    block     *first, *last;
-} definitions = {.lock = USM__MUTEX_INIT(USM__RANK_TRACE, "trace definitions")};
-
-_Atomic(bool)            usm__trace_writing;
-static _Atomic(uint32_t) bell; /* 1: the writer must wake up; a futex */
+    _Atomic(uint32_t) bell; /* 1: the writer must wake up; a futex */
+    usm__mutex        lock;
+    /* guarded by lock */
+    int      fd;           /* -1: none                                             */
+    int      pid;          /* the process that writes it                           */
+    bool     wanted;       /* to be opened at the first event, in a child          */
+    int      error;        /* to be logged when the lock has been released         */
+    uint64_t size;         /* bytes of whole chunks                                */
+    uint64_t start_ns, ns; /* of CLOCK_MONOTONIC: the file's start, the last round */
+    uint64_t ticks;        /* when `ns` was read                                   */
+    double   ns_per_tick;
+    block   *block; /* definitions written so far: up to `at` of `block` */
+    size_t   at;
+    uint64_t maps_size; /* size of the maps written last */
+    char     path[4096];
+    char     why[160]; /* the error in opening it; read by the thread that tried */
+    chunk   *out;      /* under construction; made when the first file is opened */
+    struct {
+        usm__mutex lock; /* a leaf */
+        block     *first, *last;
+    } definitions; /* guarded by their own lock */
+} file = {.lock        = USM__MUTEX_INIT(USM__RANK_TRACE_FILE, "trace file"),
+          .fd          = -1,
+          .definitions = {.lock = USM__MUTEX_INIT(USM__RANK_TRACE, "trace definitions")}};
 
 /* --- definitions ----------------------------------------------------------- */
 
-/* pre: definitions.lock is held. */
+/* pre: file.definitions.lock is held. */
 static unsigned char *room_for(size_t size)
 {
-    block *b = definitions.last;
+    block *b = file.definitions.last;
 
     if (b == NULL || BLOCK_BYTES - sizeof(*b) - b->used < size) {
         b = usm__os_map_for_life(BLOCK_BYTES);
         if (b == NULL)
             return NULL;
-        if (definitions.last != NULL)
-            definitions.last->next = b;
+        if (file.definitions.last != NULL)
+            file.definitions.last->next = b;
         else
-            definitions.first = b;
-        definitions.last = b;
+            file.definitions.first = b;
+        file.definitions.last = b;
     }
     b->used += size;
     return b->bytes + b->used - size;
@@ -98,13 +98,13 @@ bool usm__trace_define(usm__trace_kind kind, const void *payload, uint32_t size)
     usm__trace_chunk head = {(uint32_t)kind, 0, size, usm__trace_check(payload, size)};
     unsigned char   *at;
 
-    usm__mutex_lock(&definitions.lock);
+    usm__mutex_lock(&file.definitions.lock);
     at = room_for(sizeof(head) + size);
     if (at != NULL) {
         memcpy(at, &head, sizeof(head));
         memcpy(at + sizeof(head), payload, size);
     }
-    usm__mutex_unlock(&definitions.lock);
+    usm__mutex_unlock(&file.definitions.lock);
     return at != NULL;
 }
 
@@ -130,12 +130,12 @@ static void append(const void *data, size_t size)
         stop(errno);
 }
 
-/* pre: the payload is behind out.head. */
+/* pre: the payload is behind file.out->head. */
 static void append_chunk(usm__trace_kind kind, uint32_t thread, size_t size)
 {
-    out.head = (usm__trace_chunk){(uint32_t)kind, thread, (uint32_t)size,
-                                  usm__trace_check(out.events, size)};
-    append(&out, sizeof(out.head) + size);
+    file.out->head = (usm__trace_chunk){(uint32_t)kind, thread, (uint32_t)size,
+                                        usm__trace_check(file.out->events, size)};
+    append(file.out, sizeof(file.out->head) + size);
 }
 
 /* Writes the definitions made since the last call.  Blocks only grow, so the part that was seen
@@ -147,11 +147,11 @@ static void append_definitions(void)
     for (;;) {
         block *b, *next;
 
-        usm__mutex_lock(&definitions.lock);
-        b    = file.block != NULL ? file.block : definitions.first;
+        usm__mutex_lock(&file.definitions.lock);
+        b    = file.block != NULL ? file.block : file.definitions.first;
         used = b != NULL ? b->used : 0;
         next = b != NULL ? b->next : NULL;
-        usm__mutex_unlock(&definitions.lock);
+        usm__mutex_unlock(&file.definitions.lock);
         if (b == NULL)
             return;
         append(b->bytes + file.at, used - file.at);
@@ -171,7 +171,7 @@ static void append_maps(void)
     char            *text;
     usm__trace_chunk head;
 
-    if (usm__trace_config_now.stack_bytes == 0)
+    if (usm__traced.config.stack_bytes == 0)
         return;
     text = usm__os_read_file("/proc/self/maps", SIZE_MAX, &size);
     if (text == NULL)
@@ -211,7 +211,7 @@ static void read_clocks(uint64_t *ns, uint64_t *ticks)
             continue;
         best   = after - before;
         *ns    = now;
-        *ticks = usm__trace_config_now.use_tsc ? before + best / 2 : now;
+        *ticks = usm__traced.config.use_tsc ? before + best / 2 : now;
     }
 }
 
@@ -228,17 +228,20 @@ static bool is_replaceable(int fd)
 static const char *open_file(usm__trace_header *h)
 {
     struct timespec real;
-    static char     why[160];
 
-    if (!usm__trace_expand(usm__trace_config_now.name, file.path, sizeof(file.path)))
+    if (!usm__trace_expand(usm__traced.config.name, file.path, sizeof(file.path)))
         return "the name is too long";
+    if (file.out == NULL)
+        file.out = usm__os_map_for_life(sizeof(*file.out));
+    if (file.out == NULL)
+        return "no memory can be had for its chunks";
     file.fd = usm__os_open_alone(file.path);
     if (file.fd < 0 && errno == EWOULDBLOCK)
         return "another process is recording into it; put %p into the name";
     if (file.fd < 0 && errno == EINVAL)
         return "it is not a regular file";
     if (file.fd < 0)
-        return strerror_r(errno, why, sizeof(why));
+        return strerror_r(errno, file.why, sizeof(file.why));
     if (!is_replaceable(file.fd)) {
         (void)usm__os_close(file.fd);
         file.fd = -1;
@@ -256,7 +259,7 @@ static const char *open_file(usm__trace_header *h)
     file.at        = 0;
     file.maps_size = 0;
     append(h, sizeof(*h));
-    return file.fd >= 0 ? NULL : strerror_r(file.error, why, sizeof(why));
+    return file.fd >= 0 ? NULL : strerror_r(file.error, file.why, sizeof(file.why));
 }
 
 /* --- a round ----------------------------------------------------------------- */
@@ -271,10 +274,10 @@ static uint64_t ns_of(uint64_t ticks)
 
 static void copy_events(usm__ring *ring, uint64_t from, size_t n)
 {
-    uint64_t mask = usm__trace_config_now.capacity - 1;
+    uint64_t mask = usm__traced.config.capacity - 1;
 
     for (size_t i = 0; i < n; i++) {
-        usm__trace_packed *e = &out.events[i];
+        usm__trace_packed *e = &file.out->events[i];
 
         *e      = ring->events[(from + i) & mask];
         e->time = ns_of(e->time);
@@ -286,7 +289,7 @@ static void copy_events(usm__ring *ring, uint64_t from, size_t n)
 
 static void append_lost(uint32_t thread, uint64_t n)
 {
-    memcpy(out.events, &n, sizeof(n));
+    memcpy(file.out->events, &n, sizeof(n));
     append_chunk(USM__CHUNK_LOST, thread, sizeof(n));
 }
 
@@ -325,12 +328,12 @@ static void drain(void)
     read_clocks(&ns, &ticks);
     if (ticks != file.ticks && ns > file.ns)
         file.ns_per_tick = (double)(ns - file.ns) / (double)(ticks - file.ticks);
-    for (usm__ring *ring = usm_load_acquire(&usm__rings); ring != NULL;
+    for (usm__ring *ring = usm_load_acquire(&usm__traced.rings); ring != NULL;
          ring            = usm_load_relaxed(&ring->next))
         drain_ring(ring);
     file.ns    = ns;
     file.ticks = ticks;
-    ringless   = atomic_exchange_explicit(&usm__trace_ringless, 0, memory_order_relaxed);
+    ringless   = atomic_exchange_explicit(&usm__traced.ringless, 0, memory_order_relaxed);
     if (ringless != 0)
         append_lost(0, ringless);
 }
@@ -353,8 +356,8 @@ static void wait_for_bell(void)
 {
     const struct timespec period = {0, PERIOD_NS};
 
-    (void)syscall(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, 0, &period, NULL, 0);
-    usm_store_relaxed(&bell, 0);
+    (void)syscall(SYS_futex, &file.bell, FUTEX_WAIT_PRIVATE, 0, &period, NULL, 0);
+    usm_store_relaxed(&file.bell, 0);
 }
 
 static void write_rounds(void *unused)
@@ -386,7 +389,7 @@ static const char *begin(void)
         return wrong;
     if (usm__os_thread(write_rounds, NULL, "usm-trace") != 0)
         return "no thread can be had to write it";
-    usm_store_release(&usm__trace_writing, true);
+    usm_store_release(&usm__traced.is_writing, true);
     return NULL;
 }
 
@@ -395,7 +398,7 @@ static void begin_or_stop(void)
     const char *wrong = NULL;
 
     usm__mutex_lock(&file.lock);
-    if (!usm_load_relaxed(&usm__trace_writing))
+    if (!usm_load_relaxed(&usm__traced.is_writing))
         wrong = begin();
     usm__mutex_unlock(&file.lock);
     if (wrong == NULL)
@@ -406,10 +409,10 @@ static void begin_or_stop(void)
 
 void usm__trace_ring_bell(void)
 {
-    if (!usm_load_acquire(&usm__trace_writing))
+    if (!usm_load_acquire(&usm__traced.is_writing))
         begin_or_stop();
-    else if (atomic_exchange_explicit(&bell, 1, memory_order_relaxed) == 0)
-        (void)syscall(SYS_futex, &bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    else if (atomic_exchange_explicit(&file.bell, 1, memory_order_relaxed) == 0)
+        (void)syscall(SYS_futex, &file.bell, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 /* --- start, end, fork ------------------------------------------------------------ */
@@ -441,7 +444,7 @@ bool usm__trace_open_file(void)
     read_clocks(&file.ns, &file.ticks);
     file.start_ns = file.ns;
     file.ns_per_tick =
-        usm__trace_config_now.use_tsc ? 0.3 : 1; /* until the first round has measured it */
+        usm__traced.config.use_tsc ? 0.3 : 1; /* until the first round has measured it */
     wrong      = open_file(&h);
     file.error = 0;
     usm__mutex_unlock(&file.lock);
@@ -466,13 +469,13 @@ static void in_child(void)
 {
     if (file.fd >= 0)
         (void)usm__os_close(file.fd);
-    file.wanted = (file.fd >= 0 || file.wanted) && usm__trace_config_now.own_file;
+    file.wanted = (file.fd >= 0 || file.wanted) && usm__traced.config.own_file;
     file.fd     = -1;
     file.error  = 0;
     read_clocks(&file.ns, &file.ticks);
     file.start_ns = file.ns;
-    usm_store_relaxed(&usm__trace_writing, false);
-    usm_store_relaxed(&bell, 0);
+    usm_store_relaxed(&usm__traced.is_writing, false);
+    usm_store_relaxed(&file.bell, 0);
     if (!file.wanted)
         usm_store_relaxed(&usm__trace_on, 0);
 }
@@ -484,10 +487,10 @@ void usm__trace_fork(usm_fork_phase phase)
         usm__mutex_fork(&file.lock, phase);
         usm__stack_fork(phase);
         usm__rings_fork(phase);
-        usm__mutex_fork(&definitions.lock, phase);
+        usm__mutex_fork(&file.definitions.lock, phase);
         return;
     }
-    usm__mutex_fork(&definitions.lock, phase);
+    usm__mutex_fork(&file.definitions.lock, phase);
     usm__rings_fork(phase);
     usm__stack_fork(phase);
     if (phase == USM_FORK_CHILD)

@@ -252,8 +252,8 @@ static void record_one_after_the_other(void)
         CHECK(pthread_join(thread, NULL) == 0);
         usm__trace_flush(); /* a ring that is empty is the next thread's */
     }
-    CHECK(usm_load_relaxed(&usm__rings) != NULL);
-    CHECK(usm_load_relaxed(&usm_load_relaxed(&usm__rings)->next) == NULL);
+    CHECK(usm_load_relaxed(&usm__traced.rings) != NULL);
+    CHECK(usm_load_relaxed(&usm_load_relaxed(&usm__traced.rings)->next) == NULL);
     exit(0);
 }
 
