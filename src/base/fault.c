@@ -13,27 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_RULES 16
+typedef usm__fault_rule rule;
 
-typedef struct rule {
-    char       name[48];
-    uint64_t   n; /* 0: only counts */
-    uint64_t   count;
-    bool       onwards;
-    usm_status status;
-} rule;
-
-atomic_int usm__faults_armed;
-
-static struct {
-    _Atomic(usm__fault_armed_fn *) on_arm;
-    usm__mutex                     lock;
-    /* guarded by lock */
-    rule     rules[MAX_RULES];
-    int      nrules;
-    uint64_t fired;
-    uint64_t first_count; /* of the first rule; kept after usm__fault_disarm_all() */
-} faults = {.lock = USM__MUTEX_INIT(USM__RANK_FAULT, "fault rules")};
+usm__fault_state usm__faults = {.lock = USM__MUTEX_INIT(USM__RANK_FAULT, "fault rules")};
 
 __attribute__((noinline)) void usm__fault_breakpoint(void)
 {
@@ -63,17 +45,18 @@ bool usm__fault_hit_slow(const char *name, usm_status *status)
 
     if (usm__self.fault_benign > 0)
         return false;
-    usm__mutex_lock(&faults.lock);
-    for (int i = 0; i < faults.nrules; i++) {
-        if (!matches(&faults.rules[i], name) || !count_call(&faults.rules[i]))
+    usm__mutex_lock(&usm__faults.lock);
+    for (int i = 0; i < usm__faults.nrules; i++) {
+        if (!matches(&usm__faults.rules[i], name) || !count_call(&usm__faults.rules[i]))
             continue;
         hit = true;
         if (wanted == USM_OK)
-            wanted = faults.rules[i].status;
+            wanted = usm__faults.rules[i].status;
     }
-    faults.fired += hit;
-    faults.first_count = faults.nrules > 0 ? faults.rules[0].count : faults.first_count;
-    usm__mutex_unlock(&faults.lock);
+    usm__faults.fired += hit;
+    usm__faults.first_count =
+        usm__faults.nrules > 0 ? usm__faults.rules[0].count : usm__faults.first_count;
+    usm__mutex_unlock(&usm__faults.lock);
     if (!hit)
         return false;
     usm__fault_breakpoint();
@@ -116,19 +99,20 @@ bool usm__fault_arm(const char *name, uint64_t n, bool onwards, usm_status statu
     usm__fault_armed_fn *fn;
     bool                 room;
 
-    usm__mutex_lock(&faults.lock);
-    room = faults.nrules < MAX_RULES && strlen(name) < sizeof(faults.rules[0].name);
+    usm__mutex_lock(&usm__faults.lock);
+    room =
+        usm__faults.nrules < USM__FAULT_RULES && strlen(name) < sizeof(usm__faults.rules[0].name);
     if (room) {
-        rule *r = &faults.rules[faults.nrules];
+        rule *r = &usm__faults.rules[usm__faults.nrules];
 
         *r = (rule){.n = n, .onwards = onwards, .status = status};
         memcpy(r->name, name, strlen(name) + 1);
-        if (faults.nrules++ == 0)
-            faults.fired = faults.first_count = 0;
-        atomic_store_explicit(&usm__faults_armed, faults.nrules, memory_order_relaxed);
+        if (usm__faults.nrules++ == 0)
+            usm__faults.fired = usm__faults.first_count = 0;
+        atomic_store_explicit(&usm__faults.armed, usm__faults.nrules, memory_order_relaxed);
     }
-    usm__mutex_unlock(&faults.lock);
-    fn = atomic_load(&faults.on_arm);
+    usm__mutex_unlock(&usm__faults.lock);
+    fn = atomic_load(&usm__faults.on_arm);
     if (room && fn)
         fn();
     return room;
@@ -136,37 +120,37 @@ bool usm__fault_arm(const char *name, uint64_t n, bool onwards, usm_status statu
 
 void usm__fault_on_arm(usm__fault_armed_fn *fn)
 {
-    atomic_store(&faults.on_arm, fn);
-    if (atomic_load(&usm__faults_armed))
+    atomic_store(&usm__faults.on_arm, fn);
+    if (atomic_load(&usm__faults.armed))
         fn();
 }
 
 void usm__fault_disarm_all(void)
 {
-    usm__mutex_lock(&faults.lock);
-    faults.nrules = 0;
-    atomic_store_explicit(&usm__faults_armed, 0, memory_order_relaxed);
-    usm__mutex_unlock(&faults.lock);
+    usm__mutex_lock(&usm__faults.lock);
+    usm__faults.nrules = 0;
+    atomic_store_explicit(&usm__faults.armed, 0, memory_order_relaxed);
+    usm__mutex_unlock(&usm__faults.lock);
 }
 
 static uint64_t read_locked(const uint64_t *counter)
 {
     uint64_t value;
 
-    usm__mutex_lock(&faults.lock);
+    usm__mutex_lock(&usm__faults.lock);
     value = *counter;
-    usm__mutex_unlock(&faults.lock);
+    usm__mutex_unlock(&usm__faults.lock);
     return value;
 }
 
 uint64_t usm__fault_fired(void)
 {
-    return read_locked(&faults.fired);
+    return read_locked(&usm__faults.fired);
 }
 
 uint64_t usm__fault_counted(void)
 {
-    return read_locked(&faults.first_count);
+    return read_locked(&usm__faults.first_count);
 }
 
 void usm__fault_benign_begin(void)
@@ -181,5 +165,5 @@ void usm__fault_benign_end(void)
 
 void usm__fault_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&faults.lock, phase);
+    usm__mutex_fork(&usm__faults.lock, phase);
 }

@@ -6,11 +6,35 @@
 #ifndef USM_BASE_FAULT_H
 #define USM_BASE_FAULT_H
 
+#include "base/mutex.h"
+
 #include <usm/status.h>
 
 #include <stdatomic.h>
 
-extern atomic_int usm__faults_armed; /* the number of rules */
+#define USM__FAULT_RULES 16
+
+typedef struct usm__fault_rule {
+    char       name[48];
+    uint64_t   n; /* 0: only counts */
+    uint64_t   count;
+    bool       onwards;
+    usm_status status;
+} usm__fault_rule;
+
+typedef void usm__fault_armed_fn(void);
+
+typedef struct usm__fault_state {
+    atomic_int                     armed; /* nrules; written with the lock held */
+    _Atomic(usm__fault_armed_fn *) on_arm;
+    usm__mutex                     lock;
+    /* guarded by lock */
+    usm__fault_rule rules[USM__FAULT_RULES];
+    int             nrules;
+    uint64_t        fired;
+    uint64_t        first_count; /* of the first rule; kept after usm__fault_disarm_all() */
+} usm__fault_state;
+extern usm__fault_state usm__faults __attribute__((visibility("hidden")));
 
 bool usm__fault_hit_slow(const char *name, usm_status *status);
 
@@ -18,7 +42,7 @@ bool usm__fault_hit_slow(const char *name, usm_status *status);
  * ("fault:copy@2=USM_E_DEVICE_LOST"); otherwise it is unchanged. */
 static inline bool usm__fault_hit(const char *name, usm_status *status)
 {
-    return __builtin_expect(atomic_load_explicit(&usm__faults_armed, memory_order_relaxed), 0) &&
+    return __builtin_expect(atomic_load_explicit(&usm__faults.armed, memory_order_relaxed), 0) &&
            usm__fault_hit_slow(name, status);
 }
 
@@ -31,8 +55,7 @@ bool usm__fault_errno(const char *name, int usual);
 bool usm__fault_arm(const char *name, uint64_t n, bool onwards, usm_status status);
 /* Sets the function that is called when a rule is armed, and now if one is; there is one, set when
  * settings are final: the calls of a backend are seen only through decorators. */
-typedef void usm__fault_armed_fn(void);
-void         usm__fault_on_arm(usm__fault_armed_fn *fn);
+void usm__fault_on_arm(usm__fault_armed_fn *fn);
 /* Removes all rules.  The two counts below can still be read, until a rule is armed. */
 void usm__fault_disarm_all(void);
 /* The number of calls that were made to fail, and the number that the first rule has counted. */

@@ -63,11 +63,12 @@ static const launcher launchers[] = {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Stored one by one and also read one by one: MPI only refines the earlier values. */
+/* Atomic, each member but the last: MPI only refines the earlier values. */
 static struct {
     _Atomic(uint32_t)     rank, size, local_rank, local_size;
     _Atomic(bool)         is_job, is_local_known;
     _Atomic(const char *) source;
+    char                  host[64]; /* fixed after host_once */
 } now;
 
 static const char *variable(const char *name)
@@ -223,15 +224,14 @@ usm__launcher_place usm__launcher_place_get(void)
 
 /* ---- the node ---------------------------------------------------------------------------- */
 
-static char           host[64];
 static pthread_once_t host_once = PTHREAD_ONCE_INIT;
 
 static void find_host(void)
 {
-    if (gethostname(host, sizeof(host)) != 0 || host[0] == '\0')
-        memcpy(host, "unknown", sizeof("unknown"));
-    host[sizeof(host) - 1] = '\0';
-    for (char *c = host; *c != '\0'; c++)
+    if (gethostname(now.host, sizeof(now.host)) != 0 || now.host[0] == '\0')
+        memcpy(now.host, "unknown", sizeof("unknown"));
+    now.host[sizeof(now.host) - 1] = '\0';
+    for (char *c = now.host; *c != '\0'; c++)
         if (*c == '/')
             *c = '_'; /* it becomes part of a file name */
 }
@@ -239,7 +239,7 @@ static void find_host(void)
 const char *usm__launcher_host(void)
 {
     (void)pthread_once(&host_once, find_host);
-    return host;
+    return now.host;
 }
 
 /* ---- which processes report --------------------------------------------------------------- */

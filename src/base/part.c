@@ -12,7 +12,7 @@ typedef struct fork_handler {
     void (*fn)(usm_fork_phase phase);
 } fork_handler;
 
-/* Written by usm__part_add(), at the start of the library; read only afterwards. */
+/* Fixed after the start of the library, where usm__part_add() writes it. */
 static struct {
     const usm_part *list[USM__PARTS_MAX];
     size_t          n;

@@ -47,7 +47,7 @@ bool __wrap_usm__fault_hit_slow(const char *name, usm_status *status) /* NOLINT 
 static void begin(mode how, int step)
 {
     at_step = how;
-    atomic_store(&usm__faults_armed, 1);
+    atomic_store(&usm__faults.armed, 1);
     atomic_store(&steps_left, step);
 }
 
@@ -160,7 +160,7 @@ static void be_member(group *g, uint32_t rank, bool is_victim)
     st = meet(g, rank, has_links, is_victim && how == LATE ? LATE_MS : LONG_MS, &met);
     if (is_victim) {
         g->page->value[1][0] = atomic_exchange(&steps_left, 0); /* 0: the step was reached */
-        atomic_store(&usm__faults_armed, 0);
+        atomic_store(&usm__faults.armed, 0);
         CHECK(st == USM_OK || (how == LATE && st == USM_E_PEER) ||
               (how == FAILING && st == USM_E_SYSTEM));
         if (st != USM_OK)

@@ -45,14 +45,14 @@ static void begin(const group *g, int rank)
 {
     if (!is_victim(g, rank))
         return;
-    atomic_store(&usm__faults_armed, 1);
+    atomic_store(&usm__faults.armed, 1);
     atomic_store(&steps_left, (int)g->page->value[15][1]);
 }
 
 static void end(void)
 {
     atomic_store(&steps_left, 0);
-    atomic_store(&usm__faults_armed, 0);
+    atomic_store(&usm__faults.armed, 0);
 }
 
 /* What a process may have before and after; what others end late is waited for. */
