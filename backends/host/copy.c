@@ -25,7 +25,7 @@ struct fill {
 
 static size_t shares_of(size_t bytes)
 {
-    return usm_max_size(usm_min_size(bytes / SHARE_SIZE, usm__host_workers), 1);
+    return usm_max_size(usm_min_size(bytes / SHARE_SIZE, usm__host.workers), 1);
 }
 
 static usm_status run_copy(usm__host_command *c, size_t part)

@@ -27,6 +27,12 @@ struct usm__host_queue {
     atomic_size_t refs;
 };
 
+/* Functions of the program that belong to one command, or to none yet (task.c). */
+typedef struct usm__host_chain {
+    struct usm__host_fn *first, *last;
+    size_t               n;
+} usm__host_chain;
+
 typedef struct usm__host_graph {
     pthread_mutex_t lock;
     usm_list        ready;
@@ -37,8 +43,9 @@ typedef struct usm__host_graph {
     bool           is_spinning;   /* one more worker is awake, polls is_ready and needs no signal */
     bool           in_child;      /* the child of a fork; fixed then                              */
     /* functions of the program (task.c) */
-    size_t         tasks;     /* unfinished commands that run functions of the program */
-    pthread_cond_t quiescent; /* signalled for the exit handler when there are none    */
+    size_t          tasks;        /* unfinished commands that run functions of the program */
+    pthread_cond_t  quiescent;    /* signalled for the exit handler when there are none    */
+    usm__host_chain unused_tasks; /* elements that are kept for the next ones             */
     /* against tasks that block */
     unsigned       in_tasks; /* workers that run functions of the program */
     uint64_t       taken;    /* number of parts taken so far              */

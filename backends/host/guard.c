@@ -29,26 +29,14 @@ struct region {
     bool     in_range; /* a piece: its addresses stay reserved by the range */
 };
 
-static struct {
-    pthread_mutex_t lock;
-    usm_list        regions;  /* memory                                        */
-    usm_list        ranges;   /* addresses for pieces; regions without memory  */
-    size_t          kernels;  /* number running now; > 0: regions are open     */
-    atomic_size_t   nregions; /* lets callers skip the lock without guard mode */
-} guard = {
-    .lock    = PTHREAD_MUTEX_INITIALIZER,
-    .regions = {&guard.regions, &guard.regions},
-    .ranges  = {&guard.ranges, &guard.ranges},
-};
-
 void usm__host_guard_lock(void)
 {
-    pthread_mutex_lock(&guard.lock);
+    pthread_mutex_lock(&usm__host.guard.lock);
 }
 
 void usm__host_guard_unlock(void)
 {
-    pthread_mutex_unlock(&guard.lock);
+    pthread_mutex_unlock(&usm__host.guard.lock);
 }
 
 static struct region *find_region(const usm_list *list, const void *p)
@@ -134,13 +122,13 @@ static bool enter_region(struct region *r)
 {
     bool entered;
 
-    pthread_mutex_lock(&guard.lock);
-    entered = guard.kernels == 0 || set_access(r, true) == 0;
+    pthread_mutex_lock(&usm__host.guard.lock);
+    entered = usm__host.guard.kernels == 0 || set_access(r, true) == 0;
     if (entered) {
-        usm_list_append(&guard.regions, &r->link);
-        usm_add_relaxed(&guard.nregions, 1);
+        usm_list_append(&usm__host.guard.regions, &r->link);
+        usm_add_relaxed(&usm__host.guard.nregions, 1);
     }
-    pthread_mutex_unlock(&guard.lock);
+    pthread_mutex_unlock(&usm__host.guard.lock);
     return entered;
 }
 
@@ -192,19 +180,19 @@ static struct region *leave_region(const void *p)
 {
     struct region *r;
 
-    pthread_mutex_lock(&guard.lock);
-    r = find_region(&guard.regions, p);
+    pthread_mutex_lock(&usm__host.guard.lock);
+    r = find_region(&usm__host.guard.regions, p);
     if (r) {
         usm_list_remove(&r->link);
-        usm_sub_relaxed(&guard.nregions, 1);
+        usm_sub_relaxed(&usm__host.guard.nregions, 1);
     }
-    pthread_mutex_unlock(&guard.lock);
+    pthread_mutex_unlock(&usm__host.guard.lock);
     return r;
 }
 
 usm_status usm__host_guard_free(const void *p)
 {
-    struct region *r = usm_load_relaxed(&guard.nregions) ? leave_region(p) : NULL;
+    struct region *r = usm_load_relaxed(&usm__host.guard.nregions) ? leave_region(p) : NULL;
     usm_status     status;
 
     if (!r)
@@ -223,13 +211,13 @@ ptrdiff_t usm__host_guard_shift(const void *p)
     const struct region *r;
     ptrdiff_t            shift = 0;
 
-    if (usm_load_relaxed(&guard.nregions) == 0)
+    if (usm_load_relaxed(&usm__host.guard.nregions) == 0)
         return 0;
-    pthread_mutex_lock(&guard.lock);
-    r = find_region(&guard.regions, p);
+    pthread_mutex_lock(&usm__host.guard.lock);
+    r = find_region(&usm__host.guard.regions, p);
     if (r)
         shift = r->alias - r->start;
-    pthread_mutex_unlock(&guard.lock);
+    pthread_mutex_unlock(&usm__host.guard.lock);
     return shift;
 }
 
@@ -237,9 +225,9 @@ ptrdiff_t usm__host_guard_shift(const void *p)
 
 static void enter_range(struct region *r)
 {
-    pthread_mutex_lock(&guard.lock);
-    usm_list_append(&guard.ranges, &r->link);
-    pthread_mutex_unlock(&guard.lock);
+    pthread_mutex_lock(&usm__host.guard.lock);
+    usm_list_append(&usm__host.guard.ranges, &r->link);
+    pthread_mutex_unlock(&usm__host.guard.lock);
 }
 
 usm_status usm__host_guard_reserve(size_t size, size_t align, void **p)
@@ -269,11 +257,11 @@ usm_status usm__host_guard_release(const void *p)
 {
     struct region *r;
 
-    pthread_mutex_lock(&guard.lock);
-    r = find_region(&guard.ranges, p);
+    pthread_mutex_lock(&usm__host.guard.lock);
+    r = find_region(&usm__host.guard.ranges, p);
     if (r)
         usm_list_remove(&r->link);
-    pthread_mutex_unlock(&guard.lock);
+    pthread_mutex_unlock(&usm__host.guard.lock);
     if (!r)
         return USM_E_INVALID_POINTER;
     if (!unmap_both(r)) {
@@ -294,11 +282,11 @@ usm_status usm__host_guard_map(void *p, size_t size)
 
     if (!r)
         return USM_E_NO_MEMORY;
-    pthread_mutex_lock(&guard.lock);
-    range = find_region(&guard.ranges, p);
+    pthread_mutex_lock(&usm__host.guard.lock);
+    range = find_region(&usm__host.guard.ranges, p);
     if (range) /* always true, because p was reserved */
         r->alias = (char *)p + (range->alias - range->start);
-    pthread_mutex_unlock(&guard.lock);
+    pthread_mutex_unlock(&usm__host.guard.lock);
     r->start    = p;
     r->in_range = true;
     status      = make_region(r, 1);
@@ -312,10 +300,10 @@ usm_status usm__host_guard_map(void *p, size_t size)
 /* If one region cannot be opened, closes those that were opened. */
 static bool open_all(void)
 {
-    USM_LIST_FOREACH (it, &guard.regions) {
+    USM_LIST_FOREACH (it, &usm__host.guard.regions) {
         if (set_access(usm_container_of(it, struct region, link), true) == 0)
             continue;
-        while ((it = it->prev) != &guard.regions)
+        while ((it = it->prev) != &usm__host.guard.regions)
             (void)set_access(usm_container_of(it, struct region, link), false);
         return false;
     }
@@ -326,20 +314,20 @@ usm_status usm__host_guard_open(void)
 {
     bool opened;
 
-    pthread_mutex_lock(&guard.lock);
-    opened = guard.kernels > 0 || open_all();
+    pthread_mutex_lock(&usm__host.guard.lock);
+    opened = usm__host.guard.kernels > 0 || open_all();
     if (opened)
-        guard.kernels++;
-    pthread_mutex_unlock(&guard.lock);
+        usm__host.guard.kernels++;
+    pthread_mutex_unlock(&usm__host.guard.lock);
     return opened ? USM_OK : refused("guarded device memory: mprotect");
 }
 
 void usm__host_guard_close(void)
 {
-    pthread_mutex_lock(&guard.lock);
-    if (--guard.kernels == 0) {
-        USM_LIST_FOREACH (it, &guard.regions)
+    pthread_mutex_lock(&usm__host.guard.lock);
+    if (--usm__host.guard.kernels == 0) {
+        USM_LIST_FOREACH (it, &usm__host.guard.regions)
             (void)set_access(usm_container_of(it, struct region, link), false);
     }
-    pthread_mutex_unlock(&guard.lock);
+    pthread_mutex_unlock(&usm__host.guard.lock);
 }

@@ -16,11 +16,12 @@
 #include <unistd.h>
 
 const usm_host_api *usm__host_lib;
-size_t              usm__host_page;
-unsigned            usm__host_workers;
-bool                usm__host_may_spin;
-
-static char the_device; /* its address is the handle */
+usm__host_state     usm__host = {
+        .lock  = PTHREAD_MUTEX_INITIALIZER,
+        .guard = {.lock    = PTHREAD_MUTEX_INITIALIZER,
+                  .regions = {&usm__host.guard.regions, &usm__host.guard.regions},
+                  .ranges  = {&usm__host.guard.ranges, &usm__host.guard.ranges}},
+        .files = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 usm_status usm__host_refused(usm_status status, const char *what, int error)
 {
@@ -56,7 +57,7 @@ static bool read_proc(const char *path, const char *key, char *value, size_t siz
 
 static uint64_t memory_total(void)
 {
-    return (uint64_t)sysconf(_SC_PHYS_PAGES) * usm__host_page;
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * usm__host.page;
 }
 
 #define ASPECT(name) (UINT64_C(1) << USM_ASPECT_##name)
@@ -64,8 +65,8 @@ static uint64_t memory_total(void)
 static void describe(usm_backend_device *d)
 {
     *d = (usm_backend_device){
-        .handle         = &the_device,
-        .platform       = &the_device,
+        .handle         = &usm__host,
+        .platform       = &usm__host,
         .type           = USM_DEVICE_TYPE_CPU,
         .name           = "host processor",
         .platform_name  = "host",
@@ -77,7 +78,7 @@ static void describe(usm_backend_device *d)
                    ASPECT(USM_SYSTEM_ALLOCATIONS) | ASPECT(QUEUE_PROFILING) |
                    ASPECT(OUT_OF_ORDER_QUEUE) | ASPECT(KERNELS) | ASPECT(IMAGE_NATIVE),
         .compute_units       = usm__host_lib->os->cpu_count(),
-        .compute_threads     = usm__host_workers,
+        .compute_threads     = usm__host.workers,
         .memory_size         = memory_total(),
         .max_alloc_size      = memory_total(),
         .max_work_group_size = 4096,
@@ -168,22 +169,19 @@ static void after_fork_in_child(void)
     after_fork_in_parent();
 }
 
-/* `lock` is only taken until the handlers are registered, so no thread holds it at a later fork. */
 usm_status usm_host_watch_forks(void)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static _Atomic(bool)   done;
-    usm_status             status = USM_OK;
+    usm_status status = USM_OK;
 
-    if (usm_load_acquire(&done))
+    if (usm_load_acquire(&usm__host.watches_forks))
         return USM_OK;
-    pthread_mutex_lock(&lock);
-    if (!usm_load_acquire(&done) &&
+    pthread_mutex_lock(&usm__host.lock);
+    if (!usm_load_acquire(&usm__host.watches_forks) &&
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
         status = USM_E_NO_MEMORY;
     else
-        usm_store_release(&done, true);
-    pthread_mutex_unlock(&lock);
+        usm_store_release(&usm__host.watches_forks, true);
+    pthread_mutex_unlock(&usm__host.lock);
     return status;
 }
 
@@ -244,13 +242,11 @@ static const usm_backend_ops host_ops = {
 
 const usm_backend_ops *usm_host_backend_entry(const usm_host_api *api)
 {
-    static usm_backend_ops ops;
-
     usm__host_lib     = api;
-    usm__host_page    = (size_t)sysconf(_SC_PAGESIZE);
-    usm__host_workers = usm__host_team_size(&usm__host_may_spin);
-    ops               = host_ops;
+    usm__host.page    = (size_t)sysconf(_SC_PAGESIZE);
+    usm__host.workers = usm__host_team_size(&usm__host.may_spin);
+    usm__host.ops     = host_ops;
     if (!api->setting_bool("host_guard_device")) /* guarded memory is shared with a child */
-        ops.caps |= USM_CAP_FORK_MEMORY;
-    return &ops;
+        usm__host.ops.caps |= USM_CAP_FORK_MEMORY;
+    return &usm__host.ops;
 }

@@ -23,11 +23,35 @@
 
 /* The table that libusm passed to the entry. */
 extern const usm_host_api *usm__host_lib;
-/* The page size, and the maximum number of workers.  Both fixed at the entry. */
-extern size_t   usm__host_page;
-extern unsigned usm__host_workers;
-/* True if there is a second processor, so that a waiting thread may spin.  Fixed at the entry. */
-extern bool usm__host_may_spin;
+#define USM__HOST_BUCKETS 256
+
+/* The backend, but for the graph of commands (graph.h).  Its address is the device's handle. */
+typedef struct usm__host_state {
+    /* fixed at the entry */
+    size_t          page;     /* bytes                                                       */
+    unsigned        workers;  /* the most                                                    */
+    bool            may_spin; /* there is a second processor, so a waiting thread may spin   */
+    usm_backend_ops ops;
+    /* fork: the lock is only taken until the handlers are registered, so no thread holds it at a
+     * later fork */
+    pthread_mutex_t lock;
+    _Atomic(bool)   watches_forks;
+    struct {
+        pthread_mutex_t lock;
+        /* guarded by lock */
+        usm_list regions; /* memory                                       */
+        usm_list ranges;  /* addresses for pieces; regions without memory */
+        size_t   kernels; /* number running now; > 0: regions are open    */
+
+        atomic_size_t nregions; /* lets callers skip the lock without guard mode */
+    } guard;                    /* guard.c */
+    struct {
+        pthread_mutex_t lock;
+        usm_list        buckets[USM__HOST_BUCKETS]; /* guarded by lock; next NULL: not used yet */
+        atomic_size_t   count; /* lets callers skip the lock without such memory */
+    } files;                   /* ipc.c */
+} usm__host_state;
+extern usm__host_state usm__host __attribute__((visibility("hidden")));
 
 /* Reports a failure of the system call `what`; the message is "what: the system's text". */
 usm_status usm__host_refused(usm_status status, const char *what, int error);

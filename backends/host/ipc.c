@@ -15,8 +15,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define BUCKETS 256
-
 /* The magic bytes of a handle. */
 static const char handle_magic[8] = "host-mem";
 
@@ -27,28 +25,22 @@ typedef struct mapping {
     int      fd;   /* -1: opened from another process (or closed in a child) */
 } mapping;
 
-static struct {
-    pthread_mutex_t lock;
-    usm_list        buckets[BUCKETS]; /* next NULL: not used yet                        */
-    atomic_size_t   count;            /* lets callers skip the lock without such memory */
-} files = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
 void usm__host_ipc_lock(void)
 {
-    pthread_mutex_lock(&files.lock);
+    pthread_mutex_lock(&usm__host.files.lock);
 }
 
 void usm__host_ipc_unlock(void)
 {
-    pthread_mutex_unlock(&files.lock);
+    pthread_mutex_unlock(&usm__host.files.lock);
 }
 
 void usm__host_ipc_in_child(void)
 {
-    for (size_t i = 0; i < BUCKETS; i++) {
-        if (!files.buckets[i].next)
+    for (size_t i = 0; i < USM__HOST_BUCKETS; i++) {
+        if (!usm__host.files.buckets[i].next)
             continue;
-        USM_LIST_FOREACH (it, &files.buckets[i]) {
+        USM_LIST_FOREACH (it, &usm__host.files.buckets[i]) {
             mapping *m = usm_container_of(it, mapping, link);
 
             if (m->fd >= 0)
@@ -61,7 +53,7 @@ void usm__host_ipc_in_child(void)
 /* Under the lock. */
 static usm_list *bucket_of(const void *start)
 {
-    usm_list *b = &files.buckets[((uintptr_t)start * 0x9e3779b97f4a7c15u) >> 56];
+    usm_list *b = &usm__host.files.buckets[((uintptr_t)start * 0x9e3779b97f4a7c15u) >> 56];
 
     if (!b->next)
         usm_list_init(b);
@@ -81,10 +73,10 @@ static mapping *find(const void *start)
 
 static void enter(mapping *m)
 {
-    pthread_mutex_lock(&files.lock);
+    pthread_mutex_lock(&usm__host.files.lock);
     usm_list_append(bucket_of(m->start), &m->link);
-    usm_add_relaxed(&files.count, 1);
-    pthread_mutex_unlock(&files.lock);
+    usm_add_relaxed(&usm__host.files.count, 1);
+    pthread_mutex_unlock(&usm__host.files.lock);
 }
 
 static usm_status refused(const char *what)
@@ -129,7 +121,7 @@ usm_status usm__host_ipc_alloc(void *ctx, void *dev, usm_kind kind, bool writabl
 
     if (kind == USM_DEVICE && c->guard)
         return usm__host_mem_alloc(ctx, dev, kind, size, align, p);
-    if (!usm_align_up(size, usm__host_page, &pages))
+    if (!usm_align_up(size, usm__host.page, &pages))
         return usm__host_lib->report(USM_E_NO_MEMORY, "the host has no %zu bytes", size);
     m = usm__host_lib->heap_alloc(sizeof(*m));
     if (!m)
@@ -151,22 +143,22 @@ static bool end_mapping(void *p, usm_status *status)
     const usm_os_api *os = usm__host_lib->os;
     mapping          *m;
 
-    pthread_mutex_lock(&files.lock);
+    pthread_mutex_lock(&usm__host.files.lock);
     m = find(p);
     if (m)
         usm_list_remove(&m->link);
-    pthread_mutex_unlock(&files.lock);
+    pthread_mutex_unlock(&usm__host.files.lock);
     if (!m)
         return false;
     *status = USM_OK;
     if (os->unmap(m->start, m->size) != 0) {
         *status = usm__host_refused(USM_E_SYSTEM, "memory cannot be given back: munmap", errno);
-        pthread_mutex_lock(&files.lock);
+        pthread_mutex_lock(&usm__host.files.lock);
         usm_list_append(bucket_of(m->start), &m->link);
-        pthread_mutex_unlock(&files.lock);
+        pthread_mutex_unlock(&usm__host.files.lock);
         return true;
     }
-    usm_sub_relaxed(&files.count, 1);
+    usm_sub_relaxed(&usm__host.files.count, 1);
     if (m->fd >= 0)
         (void)os->close(m->fd);
     usm__host_lib->heap_free(m);
@@ -175,7 +167,7 @@ static bool end_mapping(void *p, usm_status *status)
 
 bool usm__host_ipc_free(void *p, usm_status *status)
 {
-    return usm_load_relaxed(&files.count) > 0 && end_mapping(p, status);
+    return usm_load_relaxed(&usm__host.files.count) > 0 && end_mapping(p, status);
 }
 
 usm_status usm__host_ipc_get(void *ctx, void *p, usm_backend_ipc *handle)
@@ -184,11 +176,11 @@ usm_status usm__host_ipc_get(void *ctx, void *p, usm_backend_ipc *handle)
     int      fd = -1;
 
     (void)ctx;
-    pthread_mutex_lock(&files.lock);
+    pthread_mutex_lock(&usm__host.files.lock);
     m = find(p);
     if (m)
         fd = m->fd;
-    pthread_mutex_unlock(&files.lock);
+    pthread_mutex_unlock(&usm__host.files.lock);
     if (fd < 0)
         return usm__host_lib->report(USM_E_NOT_SUPPORTED,
                                      "this memory of the host is its process's own; device memory "

@@ -259,7 +259,7 @@ static size_t set_split(struct launch *l)
         if (units > 1)
             break;
     }
-    return usm_min_size(units, (size_t)usm__host_workers * SHARES_PER_WORKER);
+    return usm_min_size(units, (size_t)usm__host.workers * SHARES_PER_WORKER);
 }
 
 /* Bytes behind struct launch that set_args() fills. */

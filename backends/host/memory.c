@@ -26,7 +26,7 @@ usm_status usm__host_no_memory(size_t size, const char *of)
 void *usm__host_map(size_t size, size_t align, int prot)
 {
     const usm_os_api *os    = usm__host_lib->os;
-    size_t            slack = align > usm__host_page ? align - usm__host_page : 0;
+    size_t            slack = align > usm__host.page ? align - usm__host.page : 0;
     size_t            whole, head, tail;
     char             *base;
 
@@ -61,7 +61,7 @@ usm_status usm__host_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size,
     void                    *got;
 
     (void)dev;
-    if (!usm_align_up(size, usm__host_page, &pages))
+    if (!usm_align_up(size, usm__host.page, &pages))
         return usm__host_lib->report(USM_E_NO_MEMORY, "the host has no %zu bytes", size);
     if (kind == USM_DEVICE && c->guard)
         return usm__host_guard_alloc(pages, align, p);
@@ -84,7 +84,7 @@ usm_status usm__host_mem_free(void *ctx, usm_kind kind, void *p, size_t size)
         status = usm__host_guard_free(p);
     if (status != USM_E_INVALID_POINTER)
         return status;
-    (void)usm_align_up(size, usm__host_page, &pages); /* cannot fail: it fitted at the allocation */
+    (void)usm_align_up(size, usm__host.page, &pages); /* cannot fail: it fitted at the allocation */
     if (usm__host_lib->os->unmap(p, pages) != 0)
         return usm__host_refused(USM_E_SYSTEM, "memory cannot be given back: munmap", errno);
     return USM_OK;

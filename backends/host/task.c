@@ -28,28 +28,21 @@
 
 #define graph usm__host_the_graph
 
-struct task {
-    struct task     *next;
-    usm_backend_task body;
-};
-
-struct chain {
-    struct task *first, *last;
-    size_t       n;
+struct usm__host_fn {
+    struct usm__host_fn *next;
+    usm_backend_task     body;
 };
 
 /* The payload of a batch.  Guarded by the graph's lock, except `news`. */
 struct batch {
-    struct chain      waiting;
+    usm__host_chain   waiting;
     bool              is_spinner;
     _Atomic(bool)     is_closed;
     _Atomic(unsigned) news; /* incremented at a change of `waiting` or is_closed, for a lingering
                                worker */
 };
 
-static struct chain store; /* guarded by the graph's lock */
-
-static void chain_add(struct chain *c, struct task *t)
+static void chain_add(usm__host_chain *c, struct usm__host_fn *t)
 {
     t->next = NULL;
     if (c->first)
@@ -61,7 +54,7 @@ static void chain_add(struct chain *c, struct task *t)
 }
 
 /* In front: the most recently used elements are in the cache. */
-static void chain_join(struct chain *c, struct chain *more)
+static void chain_join(usm__host_chain *c, usm__host_chain *more)
 {
     if (!more->first)
         return;
@@ -70,12 +63,12 @@ static void chain_join(struct chain *c, struct chain *more)
         c->last = more->last;
     c->first = more->first;
     c->n += more->n;
-    *more = (struct chain){NULL, NULL, 0};
+    *more = (usm__host_chain){NULL, NULL, 0};
 }
 
-static struct task *chain_pop(struct chain *c)
+static struct usm__host_fn *chain_pop(usm__host_chain *c)
 {
-    struct task *t = c->first;
+    struct usm__host_fn *t = c->first;
 
     if (t) {
         c->first = t->next;
@@ -84,26 +77,26 @@ static struct task *chain_pop(struct chain *c)
     return t;
 }
 
-static void chain_free(struct chain *c)
+static void chain_free(usm__host_chain *c)
 {
-    for (struct task *t = chain_pop(c); t; t = chain_pop(c))
+    for (struct usm__host_fn *t = chain_pop(c); t; t = chain_pop(c))
         usm__host_lib->heap_free(t);
 }
 
 void usm__host_tasks_forget(void)
 {
-    struct chain all;
+    usm__host_chain all;
 
     usm__host_graph_lock();
-    all   = store;
-    store = (struct chain){NULL, NULL, 0};
+    all                = graph.unused_tasks;
+    graph.unused_tasks = (usm__host_chain){NULL, NULL, 0};
     usm__host_graph_unlock();
     chain_free(&all);
 }
 
 void usm__host_tasks_in_child(void)
 {
-    store = (struct chain){NULL, NULL, 0};
+    graph.unused_tasks = (usm__host_chain){NULL, NULL, 0};
 }
 
 /* --- running --------------------------------------------------------------------------------- */
@@ -136,9 +129,9 @@ static void linger(struct batch *t, unsigned seen)
 }
 
 /* The lock is held.  The elements of finished tasks go to the reuse list, or to *excess. */
-static void give_back(struct chain *done, struct chain *excess)
+static void give_back(usm__host_chain *done, usm__host_chain *excess)
 {
-    chain_join(store.n + done->n <= KEPT ? &store : excess, done);
+    chain_join(graph.unused_tasks.n + done->n <= KEPT ? &graph.unused_tasks : excess, done);
 }
 
 /* The lock is held.  A lingering worker takes commands that become ready, as a spinning one
@@ -153,18 +146,18 @@ static void set_lingering(struct batch *t, bool is_lingering)
 }
 
 /* Takes the waiting tasks, and returns the finished elements.  False: the batch ends. */
-static bool next_tasks(usm__host_command *c, struct chain *tasks, bool may_linger)
+static bool next_tasks(usm__host_command *c, usm__host_chain *tasks, bool may_linger)
 {
-    struct batch *t      = c->payload;
-    struct chain  excess = {NULL, NULL, 0};
-    unsigned      seen;
-    bool          is_over, lingers;
+    struct batch   *t      = c->payload;
+    usm__host_chain excess = {NULL, NULL, 0};
+    unsigned        seen;
+    bool            is_over, lingers;
 
     usm__host_graph_lock();
     set_lingering(t, false);
     give_back(tasks, &excess);
     *tasks     = t->waiting;
-    t->waiting = (struct chain){NULL, NULL, 0};
+    t->waiting = (usm__host_chain){NULL, NULL, 0};
     is_over    = !tasks->first && (usm_load_relaxed(&t->is_closed) || !may_linger);
     lingers    = !tasks->first && !is_over;
     if (is_over && !usm_load_relaxed(&t->is_closed))
@@ -203,21 +196,21 @@ static usm_status run_body(usm__host_command *c, const usm_backend_task *t)
 
 static usm_status run_batch(usm__host_command *c, size_t part)
 {
-    struct chain tasks    = {NULL, NULL, 0};
-    usm_status   failure  = USM_OK;
-    bool         had_some = true; /* after an empty list the worker looks once more, after a
+    usm__host_chain tasks    = {NULL, NULL, 0};
+    usm_status      failure  = USM_OK;
+    bool            had_some = true; /* after an empty list the worker looks once more, after a
                                      while */
 
     (void)part;
     while (next_tasks(c, &tasks, had_some)) {
-        had_some = usm__host_may_spin && tasks.first;
-        for (struct task *t = tasks.first; t; t = t->next) {
+        had_some = usm__host.may_spin && tasks.first;
+        for (struct usm__host_fn *t = tasks.first; t; t = t->next) {
             usm_status status = run_body(c, &t->body);
 
             if (!failure)
                 failure = status;
         }
-        if (tasks.n < FEW && usm__host_may_spin)
+        if (tasks.n < FEW && usm__host.may_spin)
             gather(c->payload);
     }
     return failure;
@@ -266,7 +259,7 @@ static usm_status submit_command(usm__host_queue *q, const usm_backend_task *tas
 }
 
 /* The lock is held, and the queue has a batch. */
-static void board(usm__host_queue *q, struct task *t)
+static void board(usm__host_queue *q, struct usm__host_fn *t)
 {
     struct batch *batch = q->batch->payload;
 
@@ -275,7 +268,7 @@ static void board(usm__host_queue *q, struct task *t)
 }
 
 /* Takes ownership of t. */
-static usm_status start_batch(usm__host_queue *q, struct task *t)
+static usm_status start_batch(usm__host_queue *q, struct usm__host_fn *t)
 {
     usm__host_command *c = usm__host_command_create(q, 0, sizeof(struct batch));
     int                error;
@@ -307,14 +300,14 @@ static usm_status start_batch(usm__host_queue *q, struct task *t)
 usm_status usm__host_task(void *queue, const usm_backend_task *task, size_t ndeps,
                           void *const *deps, void **ev)
 {
-    usm__host_queue *q = queue;
-    struct task     *t;
-    bool             is_aboard;
+    usm__host_queue     *q = queue;
+    struct usm__host_fn *t;
+    bool                 is_aboard;
 
     if (ndeps > 0 || ev || !q->in_order)
         return submit_command(q, task, ndeps, deps, ev);
     usm__host_graph_lock();
-    t         = chain_pop(&store);
+    t         = chain_pop(&graph.unused_tasks);
     is_aboard = t && q->batch;
     if (t)
         t->body = *task;

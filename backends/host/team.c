@@ -60,7 +60,7 @@ static void bind_worker(unsigned index)
     unsigned  n = 0;
 
     if (!usm__host_lib->setting_bool("host_bind") || sched_getaffinity(0, sizeof(all), &all) != 0 ||
-        (unsigned)CPU_COUNT(&all) != usm__host_workers || index >= usm__host_workers)
+        (unsigned)CPU_COUNT(&all) != usm__host.workers || index >= usm__host.workers)
         return;
     CPU_ZERO(&one);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
@@ -87,9 +87,9 @@ static void spin(void)
 /* False: there is one worker too many.  The lock is held at begin and end. */
 static bool rest(void)
 {
-    if (graph.workers > usm__host_workers)
+    if (graph.workers > usm__host.workers)
         return false;
-    if (!graph.is_spinning && usm__host_may_spin) {
+    if (!graph.is_spinning && usm__host.may_spin) {
         spin();
         if (!usm_list_is_empty(&graph.ready) || graph.users == 0)
             return true;
@@ -147,7 +147,7 @@ static bool is_stuck(void)
 
 static void wait_a_while(void)
 {
-    uint64_t extra    = graph.workers > usm__host_workers ? graph.workers - usm__host_workers : 0;
+    uint64_t extra    = graph.workers > usm__host.workers ? graph.workers - usm__host.workers : 0;
     struct timespec t = usm_clock_in(CLOCK_REALTIME, STANDBY_NS * (1 + extra));
 
     (void)pthread_cond_timedwait(&graph.standby, &graph.lock, &t);
@@ -193,7 +193,7 @@ void usm__host_call_for_help(void)
         return; /* the spinning worker takes one, and wakes others for the rest */
     if (graph.idle > 0)
         pthread_cond_signal(&graph.work);
-    else if (graph.workers < usm__host_workers)
+    else if (graph.workers < usm__host.workers)
         (void)start_worker(); /* if this fails, the existing workers do the work */
     else
         wake_standby();

@@ -176,7 +176,7 @@ static void ranges_are_whole_work_groups(void)
     launch.local[0]  = 16;
     launch.local[1]  = 7; /* cover_fn checks */
     launch.offset[1] = 5;
-    CHECK_INT(cover(&launch), 4 * (int)usm__host_workers);
+    CHECK_INT(cover(&launch), 4 * (int)usm__host.workers);
     launch.local[1] = 350; /* one group high: cut the other way */
     CHECK_INT(cover(&launch), 3);
     launch.local[0] = 48; /* one group in all */
@@ -189,7 +189,7 @@ static void workers_share_a_launch(void)
     usm_launch launch = USM_LAUNCH_INIT;
 
     begin();
-    usm__host_workers = 4;
+    usm__host.workers = 4;
     launch.global[0]  = 15; /* one item each */
     CHECK_INT(cover(&launch), 15);
     launch.global[0] = 1000;
@@ -213,7 +213,7 @@ static void parts_run_at_the_same_time(void)
     void                          *kernel;
 
     begin();
-    CHECK(usm__host_workers >= 2); /* also on one processor */
+    CHECK(usm__host.workers >= 2); /* also on one processor */
     CHECK(pthread_barrier_init(&both_are_here, NULL, 2) == 0);
     kernel           = kernel_of(table);
     launch.global[0] = 2;
@@ -351,7 +351,7 @@ static void local_memory_belongs_to_one_range(void)
     void             *kernel;
 
     begin();
-    usm__host_workers = 4;
+    usm__host.workers = 4;
     kernel            = kernel_of(local_table);
     launch.global[0]  = 64;
     launch.local[0]   = 4;

@@ -627,7 +627,7 @@ static void threads_share_queues(void)
     int       ids[CELLS];
 
     begin_with(false, USM_QUEUE_OUT_OF_ORDER);
-    usm__host_workers = 4;
+    usm__host.workers = 4;
     memset(&stress, 0, sizeof(stress));
     stress.queues[0] = queue;
     CHECK_INT(be->queue_create(ctx, NULL, USM_QUEUE_PROFILING, &stress.queues[1]), USM_OK);
