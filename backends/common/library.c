@@ -33,9 +33,9 @@ static const char *fill(const library *lib, void *handle)
     return NULL;
 }
 
-bool library_load(library *lib, char *why, size_t why_size)
+bool library_load(const library *lib, char *why, size_t why_size)
 {
-    void       *handle = lib->handle;
+    void       *handle = *lib->handle;
     const char *text, *missing;
 
     if (handle)
@@ -50,7 +50,7 @@ bool library_load(library *lib, char *why, size_t why_size)
     }
     missing = fill(lib, handle);
     if (!missing) {
-        lib->handle = handle;
+        *lib->handle = handle;
         return true;
     }
     snprintf(why, why_size, "%s lacks %s, which is part of %s", lib->file, missing, lib->required);

@@ -20,12 +20,12 @@ typedef struct library {
     const library_function *functions;
     size_t                  nfunctions;
     void                   *table;
-    void                   *handle; /* NULL until loaded */
+    void                  **handle; /* of the library; *handle is NULL until it is loaded */
 } library;
 
 /* Opens the library and fills its table, once; false, with the reason, if it is missing or lacks a
  * required function.  One call at a time. */
-bool library_load(library *lib, char *why, size_t why_size);
+bool library_load(const library *lib, char *why, size_t why_size);
 /* Writes the address of a function into a table. */
 void library_put(void *table, size_t offset, const void *address);
 

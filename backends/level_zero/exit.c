@@ -23,25 +23,30 @@
 #define MAX_NAPS 1000
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pid_t          registered_in;
-static atomic_bool    is_ending;
-static atomic_int     inside; /* threads in the driver */
+
+/* Atomic, but for the first. */
+static struct {
+    pid_t       registered_in; /* fixed after `once` */
+    atomic_bool is_ending;
+    atomic_int  inside; /* threads in the driver */
+} process;
 
 static void on_exit_of_process(void)
 {
     const struct timespec nap = {0, NAP_NS};
 
-    if (getpid() != registered_in)
+    if (getpid() != process.registered_in)
         return;
-    atomic_store(&is_ending, true); /* before `inside` is read: lz_enter() uses the reverse order */
-    for (int i = 0; i < MAX_NAPS && atomic_load(&inside) > 0; i++)
+    atomic_store(&process.is_ending,
+                 true); /* before `inside` is read: lz_enter() uses the reverse order */
+    for (int i = 0; i < MAX_NAPS && atomic_load(&process.inside) > 0; i++)
         (void)nanosleep(&nap, NULL);
 }
 
 /* If atexit() has no memory, exit() does not wait. */
 static void register_once(void)
 {
-    registered_in = getpid();
+    process.registered_in = getpid();
     (void)atexit(on_exit_of_process);
 }
 
@@ -52,8 +57,8 @@ void lz_exit_prepare(void)
 
 bool lz_enter(void)
 {
-    atomic_fetch_add(&inside, 1);
-    if (!atomic_load(&is_ending))
+    atomic_fetch_add(&process.inside, 1);
+    if (!atomic_load(&process.is_ending))
         return true;
     lz_leave();
     return false;
@@ -61,5 +66,5 @@ bool lz_enter(void)
 
 void lz_leave(void)
 {
-    atomic_fetch_sub(&inside, 1);
+    atomic_fetch_sub(&process.inside, 1);
 }

@@ -139,6 +139,7 @@ typedef struct lz_functions {
 #define LZ_MEMBER(name) lz_##name##_fn name;
     LZ_LATER(LZ_MEMBER)
 #undef LZ_MEMBER
+    void *library; /* NULL until it is loaded: under the lock of the registry of devices */
 } lz_functions;
 
 extern lz_functions        lz;

@@ -9,7 +9,7 @@
 #include "../common/library.h"
 #include "level_zero.h"
 
-lz_functions lz;
+lz_functions lz; /* under the lock of the registry of devices until they are loaded, then fixed */
 
 static const library_function functions[] = {
 #define REQUIRED(name) {#name, offsetof(lz_functions, name), true},
@@ -21,12 +21,12 @@ static const library_function functions[] = {
 
 bool lz_load(char *why, size_t why_size)
 {
-    static library loader = {"libze_loader.so.1",
-                             "Level Zero 1.0",
-                             functions,
-                             sizeof(functions) / sizeof(functions[0]),
-                             &lz,
-                             NULL};
+    static const library loader = {"libze_loader.so.1",
+                                   "Level Zero 1.0",
+                                   functions,
+                                   sizeof(functions) / sizeof(functions[0]),
+                                   &lz,
+                                   &lz.library};
 
     return library_load(&loader, why, why_size);
 }

@@ -9,9 +9,7 @@
 
 #include <usm/version.h>
 
-null_state null;
-
-static char the_device, a_context; /* their addresses are the handles */
+null_state null; /* fixed at the entry, but for what is atomic */
 
 #define ASPECT(name) (UINT64_C(1) << USM_ASPECT_##name)
 
@@ -19,8 +17,8 @@ static usm_status null_devices(usm_backend_device *list, size_t cap, size_t *cou
 {
     if (cap > 0)
         list[0] = (usm_backend_device){
-            .handle         = &the_device,
-            .platform       = &the_device,
+            .handle         = &null,
+            .platform       = &null,
             .type           = USM_DEVICE_TYPE_ACCELERATOR,
             .name           = "memory that is not there",
             .platform_name  = "null",
@@ -43,7 +41,7 @@ static usm_status null_context_create(size_t ndevices, void *const *devices, voi
 {
     (void)ndevices;
     (void)devices;
-    *ctx = &a_context;
+    *ctx = &null;
     return USM_OK;
 }
 
@@ -74,14 +72,12 @@ USM_API usm_backend_entry_fn usm_backend_entry;
 
 const usm_backend_ops *usm_backend_entry(const usm_host_api *api)
 {
-    static usm_backend_ops ops;
-
     if (!usm_module_fits(api, "the null backend"))
         return NULL;
     null.api   = api;
     null.limit = api->setting_size("null_memory");
-    ops        = null_ops;
+    null.ops   = null_ops;
     if (api->setting_bool("null_vmem"))
-        ops.caps |= USM_CAP_VMEM;
-    return &ops;
+        null.ops.caps |= USM_CAP_VMEM;
+    return &null.ops;
 }

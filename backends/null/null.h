@@ -9,9 +9,12 @@
 #include <base/inline/module.h>
 #include <usm/backend.h>
 
+/* The backend; its address is the handle of whatever has no state. */
 typedef struct null_state {
-    const usm_host_api *api;   /* the table that libusm passed to the entry             */
-    uint64_t            limit; /* USM_NULL_MEMORY, fixed at the entry                   */
+    /* fixed at the entry */
+    const usm_host_api *api;   /* the table that libusm passed to it                    */
+    uint64_t            limit; /* USM_NULL_MEMORY                                       */
+    usm_backend_ops     ops;
     _Atomic(uint64_t)   taken; /* bytes taken of the limit, over all kinds and contexts */
 } null_state;
 

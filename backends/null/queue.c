@@ -5,12 +5,10 @@
  * by the core through the table in null.c. */
 #include "null.h"
 
-static char a_queue, an_event; /* their addresses are the handles */
-
 static usm_status done(void **ev)
 {
     if (ev)
-        *ev = &an_event;
+        *ev = &null;
     return USM_OK;
 }
 
@@ -19,7 +17,7 @@ usm_status null_queue_create(void *ctx, void *dev, uint32_t flags, void **q)
     (void)ctx;
     (void)dev;
     (void)flags;
-    *q = &a_queue;
+    *q = &null;
     return USM_OK;
 }
 

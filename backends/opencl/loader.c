@@ -7,7 +7,7 @@
 #include "../common/library.h"
 #include "opencl.h"
 
-ocl_functions cl;
+ocl_functions cl; /* under the lock of the registry of devices until they are loaded, then fixed */
 
 #define LENGTH(list) (sizeof(list) / sizeof((list)[0]))
 
@@ -27,8 +27,8 @@ static const library_function extensions[] = {
 
 bool ocl_load(char *why, size_t why_size)
 {
-    static library loader = {"libOpenCL.so.1",  "OpenCL 1.2", functions,
-                             LENGTH(functions), &cl,          NULL};
+    static const library loader = {"libOpenCL.so.1",  "OpenCL 1.2", functions,
+                                   LENGTH(functions), &cl,          &cl.library};
 
     return library_load(&loader, why, why_size);
 }

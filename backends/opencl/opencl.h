@@ -105,6 +105,7 @@ typedef struct ocl_functions {
     OCL_REQUIRED(OCL_MEMBER)
     OCL_OPTIONAL(OCL_MEMBER)
 #undef OCL_MEMBER
+    void *library; /* NULL until it is loaded: under the lock of the registry of devices */
 } ocl_functions;
 
 typedef struct ocl_extensions {
@@ -198,7 +199,8 @@ typedef struct ocl_context {
     ocl_way               way;
     cl_bitfield           svm; /* the capabilities that all devices have */
     /* atomic */
-    _Atomic(cl_event) done; /* a completed event; made when first needed */
+    _Atomic(cl_event) done;    /* a completed event; made when first needed */
+    _Atomic(uint64_t) serials; /* the last one given to a queue             */
     /* fixed after create */
     size_t      ndevices;
     ocl_device *devices[];

@@ -44,21 +44,20 @@ static cl_int create_streams(const ocl_context *ctx, ocl_queue *q, cl_bitfield b
 
 static usm_status queue_new(ocl_device *dev, uint32_t flags, ocl_queue **out)
 {
-    static _Atomic uint64_t serials;
-    ocl_queue              *q = ocl_host->heap_alloc(sizeof(*q));
+    ocl_queue *q = ocl_host->heap_alloc(sizeof(*q));
 
     if (!q)
         return ocl_no_memory();
-    q->dev    = dev;
-    q->flags  = flags;
-    q->serial = usm_add_relaxed(&serials, (uint64_t)1) + 1;
-    *out      = q;
+    q->dev   = dev;
+    q->flags = flags;
+    *out     = q;
     return USM_OK;
 }
 
 /* The native queues exist: from here on releasing the last reference releases them. */
 static void queue_open(ocl_queue *q, ocl_context *ctx)
 {
+    q->serial = usm_add_relaxed(&ctx->serials, (uint64_t)1) + 1;
     defer_queue_init(&q->deferral, &ctx->deferral, !(q->flags & USM_QUEUE_OUT_OF_ORDER));
 }
 
