@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-_Atomic(const usm__backend_calls *) usm__backend_decorators;
-
 static usm_status absent(void)
 {
     return usm__fail(USM_E_NOT_SUPPORTED, "the backend does not offer this; see usm-info");

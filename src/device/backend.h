@@ -5,6 +5,8 @@
 #ifndef USM_DEVICE_BACKEND_H
 #define USM_DEVICE_BACKEND_H
 
+#include "device/observer.h"
+
 #include <stdatomic.h>
 #include <usm/backend.h>
 
@@ -33,15 +35,10 @@ typedef struct usm__backend_calls {
 #include "device/backend_ops.inc"
 } usm__backend_calls;
 
-/* NULL: calls go to the backend.  Whoever installs decorators sets it before the first call of a
- * backend. */
-extern _Atomic(const usm__backend_calls *) usm__backend_decorators
-    __attribute__((visibility("hidden")));
-
 static inline const usm__backend_calls *usm__backend_decorated(void)
 {
     const usm__backend_calls *calls =
-        atomic_load_explicit(&usm__backend_decorators, memory_order_acquire);
+        atomic_load_explicit(&usm__observers.decorators, memory_order_acquire);
 
     return (const usm__backend_calls *)__builtin_expect((long)calls, 0);
 }

@@ -2,7 +2,5 @@
 /* What the rooms below src/observe read of it: see observer.h. */
 #include "device/observer.h"
 
-_Atomic(const usm__observer *) usm__observers;
-atomic_uint                    usm__observing;
-_Atomic(uint64_t)              usm__observer_records;
-USM__THREAD_LOCAL bool         usm__tagged;
+usm__observer_state    usm__observers; /* atomic, each member */
+USM__THREAD_LOCAL bool usm__tagged;

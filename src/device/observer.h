@@ -85,19 +85,27 @@ typedef enum usm__observer_flag {
 
 #define USM__OBSERVE_RECORDED (USM__OBSERVE_DEBUG | USM__OBSERVE_VALIDATE | USM__OBSERVE_CHECKER)
 
-/* NULL: nobody observed yet.  Set before a flag or usm__tagged is. */
-extern _Atomic(const usm__observer *) usm__observers __attribute__((visibility("hidden")));
-extern atomic_uint                    usm__observing __attribute__((visibility("hidden")));
-/* The number of blocks with a record (observe/tracked.h); unless it is 0, the free of any block
- * must look for one. */
-extern _Atomic(uint64_t) usm__observer_records __attribute__((visibility("hidden")));
+struct usm__backend_calls;
+
+typedef struct usm__observer_state {
+    /* NULL: nobody observed yet.  Set before a flag or usm__tagged is. */
+    _Atomic(const usm__observer *) table;
+    /* The number of blocks with a record (observe/tracked.h); unless it is 0, the free of any block
+     * must look for one. */
+    _Atomic(uint64_t) records;
+    atomic_uint       flags; /* USM__OBSERVE_* */
+    /* What backends' functions are called through (device/backend.h); NULL: nothing.  Set before
+     * the first call of a backend. */
+    _Atomic(const struct usm__backend_calls *) decorators;
+} usm__observer_state;
+extern usm__observer_state usm__observers __attribute__((visibility("hidden")));
 /* The calling thread has pushed a tag. */
 extern USM__THREAD_LOCAL bool usm__tagged;
 
 /* pre: somebody observes, or did. */
 static inline const usm__observer *usm__observer_get(void)
 {
-    return usm_load_acquire(&usm__observers);
+    return usm_load_acquire(&usm__observers.table);
 }
 
 static inline void usm__observer_each_tag(usm__observer_tag_fn *fn, void *arg)
@@ -109,25 +117,26 @@ static inline void usm__observer_each_tag(usm__observer_tag_fn *fn, void *arg)
 /* True if the calling thread is observed. */
 static inline bool usm__observed(void)
 {
-    return (usm_load_relaxed(&usm__observing) & ~(unsigned)USM__OBSERVE_ORDER) != 0 || usm__tagged;
+    return (usm_load_relaxed(&usm__observers.flags) & ~(unsigned)USM__OBSERVE_ORDER) != 0 ||
+           usm__tagged;
 }
 
 /* True if a free or query of a block must go to the observer: also while blocks of other threads
  * have records. */
 static inline bool usm__observed_free(void)
 {
-    return usm__observed() || usm_load_relaxed(&usm__observer_records) > 0;
+    return usm__observed() || usm_load_relaxed(&usm__observers.records) > 0;
 }
 
 /* True if a block for the calling thread needs a record: the observer must allocate it. */
 static inline bool usm__observed_with_record(void)
 {
-    return usm_load_relaxed(&usm__observing) & USM__OBSERVE_RECORDED || usm__tagged;
+    return usm_load_relaxed(&usm__observers.flags) & USM__OBSERVE_RECORDED || usm__tagged;
 }
 
 static inline bool usm__observer_order_on(void)
 {
-    return __builtin_expect((usm_load_relaxed(&usm__observing) & USM__OBSERVE_ORDER) != 0, 0);
+    return __builtin_expect((usm_load_relaxed(&usm__observers.flags) & USM__OBSERVE_ORDER) != 0, 0);
 }
 
 #endif

@@ -79,7 +79,7 @@ static usm_status driver_alloc(const usm__area *a, size_t size, size_t align, vo
 /* Reports memory that returns to its driver, or is unmapped, to valgrind and AddressSanitizer. */
 static void notify_checker(const usm__area *a, void *p, size_t size)
 {
-    if (a->kind != USM_DEVICE && usm_load_relaxed(&usm__observing) & USM__OBSERVE_CHECKER)
+    if (a->kind != USM_DEVICE && usm_load_relaxed(&usm__observers.flags) & USM__OBSERVE_CHECKER)
         usm__observer_get()->memory_gone(p, size);
 }
 

@@ -25,8 +25,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* True if poisoning has an effect: ASAN_OPTIONS can disable it. */
 static bool asan_listens(void)
 {
-    static char probe[64] __attribute__((aligned(8)));
-    bool        listens;
+    char probe[64] __attribute__((aligned(8))) = {0};
+    bool listens;
 
     if (!__asan_poison_memory_region || !__asan_unpoison_memory_region ||
         !__asan_address_is_poisoned)

@@ -70,12 +70,16 @@ bool usm__debug_check(const char *text, char *why, size_t why_size)
     return parse(text, &checks);
 }
 
-static unsigned checks_on;
+/* Fixed when it is first read, and atomic. */
+static struct {
+    unsigned    checks;
+    atomic_flag refused; /* it was said that a device's memory goes without them */
+} debug = {.refused = ATOMIC_FLAG_INIT};
 
 static void read_setting(void)
 {
-    if (!parse(usm__setting_text("debug"), &checks_on))
-        checks_on = 0;
+    if (!parse(usm__setting_text("debug"), &debug.checks))
+        debug.checks = 0;
 }
 
 unsigned usm__debug_checks(void)
@@ -83,7 +87,7 @@ unsigned usm__debug_checks(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     (void)pthread_once(&once, read_setting);
-    return checks_on;
+    return debug.checks;
 }
 
 /* ---- a device's memory ---------------------------------------------------------------- */
@@ -91,9 +95,7 @@ unsigned usm__debug_checks(void)
 /* The callers save the error message of the allocation or free, and restore it afterwards. */
 static void cannot(const usm__record *r, const char *what)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-
-    if (!atomic_flag_test_and_set(&said))
+    if (!atomic_flag_test_and_set(&debug.refused))
         usm__warn("USM_DEBUG: device memory of %s cannot be %s, and goes without: %s", r->dev->term,
                   what, usm_last_error());
 }

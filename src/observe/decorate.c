@@ -21,8 +21,7 @@
     }
 #include "device/backend_ops.inc"
 
-/* Written before the decorators are installed; read only afterwards. */
-static usm__backend_calls inner = {
+static const usm__backend_calls bare = {
 #define CALL(cap, group, fn, size, params, args) .fn = bare_##fn,
 #define VOID(cap, group, fn)                     .fn = bare_##fn,
 #include "device/backend_ops.inc"
@@ -37,7 +36,7 @@ static usm__backend_calls inner = {
         usm_status st    = usm__hook_enter(be->name, #fn, &start);                                 \
                                                                                                    \
         if (st == USM_OK)                                                                          \
-            st = inner.fn(be, USM__BARE args);                                                     \
+            st = usm__hooks.inner.fn(be, USM__BARE args);                                          \
         usm__hook_leave(be->name, #fn, start, (size), st);                                         \
         return st;                                                                                 \
     }
@@ -48,7 +47,7 @@ static usm__backend_calls inner = {
     {                                                                                              \
         uint64_t   start    = 0;                                                                   \
         usm_status injected = usm__hook_enter(be->name, #fn, &start);                              \
-        usm_status st       = inner.fn(be, h);                                                     \
+        usm_status st       = usm__hooks.inner.fn(be, h);                                          \
                                                                                                    \
         st = injected != USM_OK ? injected : st;                                                   \
         usm__hook_leave(be->name, #fn, start, 0, st);                                              \
@@ -60,7 +59,7 @@ static usm__backend_calls inner = {
         uint64_t start = 0;                                                                        \
                                                                                                    \
         (void)usm__hook_enter(be->name, #fn "!", &start);                                          \
-        inner.fn(be, h);                                                                           \
+        usm__hooks.inner.fn(be, h);                                                                \
         usm__hook_leave(be->name, #fn, start, 0, USM_OK);                                          \
     }
 #define SURE(cap, group, fn, size, params, args)                                                   \
@@ -70,7 +69,7 @@ static usm__backend_calls inner = {
         usm_status st;                                                                             \
                                                                                                    \
         (void)usm__hook_enter(be->name, #fn "!", &start);                                          \
-        st = inner.fn(be, USM__BARE args);                                                         \
+        st = usm__hooks.inner.fn(be, USM__BARE args);                                              \
         usm__hook_leave(be->name, #fn, start, (size), st);                                         \
         return st;                                                                                 \
     }
@@ -84,7 +83,8 @@ static const usm__backend_calls outer = {
 
 void usm__decorate(bool with_order)
 {
+    usm__hooks.inner = bare;
     if (with_order)
-        usm__order_decorate(&inner);
-    usm_store_release(&usm__backend_decorators, &outer);
+        usm__order_decorate(&usm__hooks.inner);
+    usm_store_release(&usm__observers.decorators, &outer);
 }

@@ -23,17 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SLOW_MAX 16
-
-/* Written once at the start, before the decorators are installed; read only afterwards. */
-static struct {
-    bool   trace, order;
-    size_t nslow;
-    struct {
-        char     name[32];
-        uint64_t ns;
-    } slow[SLOW_MAX];
-} hooks;
+usm__hooks_state usm__hooks; /* fixed at the start, see hooks.h */
 
 typedef struct parsed {
     char       name[32];
@@ -115,11 +105,11 @@ static bool take(usm__span hook, bool apply)
     if (!usm__span_next(&hook, ':', &kind))
         return true;
     if (kind.len == 0 || usm__span_is(kind, "trace")) {
-        hooks.trace |= apply && kind.len != 0;
+        usm__hooks.trace |= apply && kind.len != 0;
         return hook.len == 0;
     }
     if (usm__span_is(kind, "order")) {
-        hooks.order |= apply;
+        usm__hooks.order |= apply;
         return hook.len == 0;
     }
     if (usm__span_is(kind, "fault"))
@@ -127,9 +117,9 @@ static bool take(usm__span hook, bool apply)
                (!apply || usm__fault_arm(p.name, p.n, p.onwards, p.status));
     if (!usm__span_is(kind, "slow") || !parse_slow(hook, &p))
         return false;
-    if (apply && hooks.nslow < SLOW_MAX) {
-        memcpy(hooks.slow[hooks.nslow].name, p.name, sizeof p.name);
-        hooks.slow[hooks.nslow++].ns = p.ns;
+    if (apply && usm__hooks.nslow < USM__HOOKS_SLOW) {
+        memcpy(usm__hooks.slow[usm__hooks.nslow].name, p.name, sizeof p.name);
+        usm__hooks.slow[usm__hooks.nslow++].ns = p.ns;
     }
     return true;
 }
@@ -158,7 +148,7 @@ bool usm__hooks_check(const char *text, char *why, size_t why_size)
 /* Called by a test that arms a fault after the start. */
 static void decorate(void)
 {
-    if (!atomic_load(&usm__backend_decorators))
+    if (!atomic_load(&usm__observers.decorators))
         usm__decorate(false);
 }
 
@@ -167,8 +157,8 @@ static void start(void)
     const char *text = usm__setting_text("hooks");
     bool        ok   = *text && take_all(text, true);
 
-    usm__order_start(ok && hooks.order);
-    if ((ok && (hooks.trace || hooks.nslow > 0)) || usm__observer_order_on())
+    usm__order_start(ok && usm__hooks.order);
+    if ((ok && (usm__hooks.trace || usm__hooks.nslow > 0)) || usm__observer_order_on())
         usm__decorate(usm__observer_order_on());
     usm__fault_on_arm(decorate);
 }
@@ -182,16 +172,16 @@ void usm__hooks_start(void)
 
 bool usm__hooks_trace(void)
 {
-    return hooks.trace;
+    return usm__hooks.trace;
 }
 
 static void sleep_for(const char *call)
 {
     size_t len = strcspn(call, "!");
 
-    for (size_t i = 0; i < hooks.nslow; i++)
-        if (strncmp(hooks.slow[i].name, call, len) == 0 && hooks.slow[i].name[len] == 0)
-            usm__os_sleep_ns(hooks.slow[i].ns);
+    for (size_t i = 0; i < usm__hooks.nslow; i++)
+        if (strncmp(usm__hooks.slow[i].name, call, len) == 0 && usm__hooks.slow[i].name[len] == 0)
+            usm__os_sleep_ns(usm__hooks.slow[i].ns);
 }
 
 /* The status of an injected failure if the rule names none. */
@@ -209,8 +199,8 @@ usm_status usm__hook_enter(const char *backend, const char *call, uint64_t *star
 {
     usm_status status = usual_failure(call);
 
-    *start_ns = hooks.trace ? usm__os_now_ns() : 0;
-    if (hooks.nslow)
+    *start_ns = usm__hooks.trace ? usm__os_now_ns() : 0;
+    if (usm__hooks.nslow)
         sleep_for(call);
     if (strchr(call, '!') || !usm__fault_hit(call, &status))
         return USM_OK;
@@ -220,7 +210,7 @@ usm_status usm__hook_enter(const char *backend, const char *call, uint64_t *star
 void usm__hook_leave(const char *backend, const char *call, uint64_t start_ns, size_t size,
                      usm_status status)
 {
-    if (!hooks.trace)
+    if (!usm__hooks.trace)
         return;
     usm__log(USM__LOG_HOOK, "%s.%s size=%zu %s %.1f us", backend, call, size,
              usm_status_name(status),
@@ -229,6 +219,6 @@ void usm__hook_leave(const char *backend, const char *call, uint64_t start_ns, s
 
 void usm__hook_block(const char *call, const void *p, size_t size)
 {
-    if (hooks.trace)
+    if (usm__hooks.trace)
         usm__log(USM__LOG_HOOK, "%s %p size=%zu", call, p, size);
 }

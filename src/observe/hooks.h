@@ -7,9 +7,24 @@
 #define USM_OBSERVE_HOOKS_H
 
 #include "base/fault.h"
+#include "device/backend.h"
 
 #include <stddef.h>
 #include <stdint.h>
+
+#define USM__HOOKS_SLOW 16
+
+/* Written once at the start, before the decorators are installed; read only afterwards. */
+typedef struct usm__hooks_state {
+    bool   trace, order;
+    size_t nslow;
+    struct {
+        char     name[32];
+        uint64_t ns;
+    } slow[USM__HOOKS_SLOW];
+    usm__backend_calls inner; /* decorate.c: the calls below the hooks */
+} usm__hooks_state;
+extern usm__hooks_state usm__hooks;
 
 /* Reads USM_HOOKS, once; before the first call of a backend or transport. */
 void usm__hooks_start(void);

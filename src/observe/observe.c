@@ -33,7 +33,7 @@
 
 static unsigned observing(void)
 {
-    return usm_load_relaxed(&usm__observing);
+    return usm_load_relaxed(&usm__observers.flags);
 }
 
 /* ---- start and end ------------------------------------------------------------------ */
@@ -64,7 +64,7 @@ static void start(void)
         (void)atexit(list_at_exit);
     if (flags)
         usm__observe_install();
-    (void)atomic_fetch_or(&usm__observing, flags);
+    (void)atomic_fetch_or(&usm__observers.flags, flags);
 }
 
 void usm__observe_start(void)
@@ -84,16 +84,7 @@ static bool wants_record(const usm__tag *tag)
 /* NULL: the block is not tracked. */
 static usm__record *new_record(const usm__tag *tag)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-    usm__record       *r;
-
-    if (!wants_record(tag))
-        return NULL;
-    r = usm__record_new();
-    if (!r && !atomic_flag_test_and_set(&said))
-        usm__warn("no host memory to watch a block: it has no tag and no red zones, and is in no "
-                  "list of leaks");
-    return r;
+    return wants_record(tag) ? usm__record_new() : NULL;
 }
 
 static usm_status fill_record(usm__record *r, usm_pool *pool, usm__tag *tag, void *p)
@@ -486,5 +477,5 @@ void usm__observe_install(void)
                                         .async_free     = usm__order_async_free,
                                         .claim_complete = usm__order_claim_complete};
 
-    usm_store_release(&usm__observers, &table);
+    usm_store_release(&usm__observers.table, &table);
 }

@@ -6,10 +6,9 @@
 
 #include "base/fault.h"
 #include "base/os.h"
+#include "observe/order_state.h"
 
 #include <string.h>
-
-static usm__life *root;
 
 /* ---- uses ------------------------------------------------------------------------- */
 
@@ -90,25 +89,25 @@ static void insert(usm__life *life)
 {
     usm__life *less, *rest;
 
-    split(root, life->lo, &less, &rest);
+    split(usm__order.lives, life->lo, &less, &rest);
     life->left = life->right = NULL;
-    root                     = merge(merge(less, life), rest);
+    usm__order.lives         = merge(merge(less, life), rest);
 }
 
 static void remove_life(usm__life *life)
 {
     usm__life *less, *rest, *one;
 
-    split(root, life->lo, &less, &rest);
+    split(usm__order.lives, life->lo, &less, &rest);
     split(rest, life->lo + 1, &one, &rest);
-    root = merge(less, rest);
+    usm__order.lives = merge(less, rest);
 }
 
 usm__life *usm__life_from(uintptr_t p)
 {
     usm__life *best = NULL;
 
-    for (usm__life *t = root; t;) {
+    for (usm__life *t = usm__order.lives; t;) {
         if (t->hi > p) {
             best = t;
             t    = t->left;
@@ -130,20 +129,21 @@ usm__life *usm__life_at(uintptr_t p)
 
 static usm__life *new_life(uintptr_t lo, uintptr_t hi)
 {
-    static uint32_t state = 2463534242u;
-    usm__life      *life;
+    uint32_t   random = usm__order.random;
+    usm__life *life;
 
     usm__fault_benign_begin();
     life = usm__heap_alloc(sizeof *life);
     usm__fault_benign_end();
     if (!life)
         return NULL;
-    state ^= state << 13;
-    state ^= state >> 17;
-    state ^= state << 5;
-    life->order = state;
-    life->lo    = lo;
-    life->hi    = hi;
+    random ^= random << 13;
+    random ^= random >> 17;
+    random ^= random << 5;
+    usm__order.random = random;
+    life->order       = random;
+    life->lo          = lo;
+    life->hi          = hi;
     usm_list_init(&life->freed);
     return life;
 }
@@ -225,5 +225,5 @@ static void settle(usm__life *t)
 
 void usm__lives_settle(void)
 {
-    settle(root);
+    settle(usm__order.lives);
 }

@@ -20,17 +20,17 @@
 #include "command/queue.h"
 #include "observe/debug.h"
 #include "observe/observe.h"
-#include "observe/order_expect.h"
+#include "observe/order_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS 4096u
+#define BUCKETS USM__ORDER_BUCKETS
 
-typedef struct node {
-    struct node *next;
-    const void  *native;
+typedef struct usm__order_node {
+    struct usm__order_node *next;
+    const void             *native;
 } node;
 
 typedef struct order_queue {
@@ -58,31 +58,25 @@ typedef struct snapshot {
     usm__clock clock;
 } snapshot;
 
-atomic_int usm__order_active;
-
-static struct {
-    usm__mutex lock;
-    node      *queues[BUCKETS], *events[BUCKETS];
-    uint64_t   commands, lives;
-    bool       is_debug; /* USM_DEBUG: the library itself writes to blocks */
-} order = {.lock = USM__MUTEX_INIT(USM__RANK_ORDER_CHECK, "order check")};
+usm__order_state usm__order = {.lock   = USM__MUTEX_INIT(USM__RANK_ORDER_CHECK, "order check"),
+                               .random = 2463534242u};
 
 /* ---- start and end ---------------------------------------------------------------- */
 
 /* Lock held.  The recorded state is incomplete, so no check is possible any more. */
 static void give_up(void)
 {
-    atomic_store(&usm__order_active, 0);
-    (void)atomic_fetch_and(&usm__observing, ~(unsigned)USM__OBSERVE_ORDER);
+    atomic_store(&usm__order.active, 0);
+    (void)atomic_fetch_and(&usm__observers.flags, ~(unsigned)USM__OBSERVE_ORDER);
     usm__warn("no host memory to check the order of commands: it is not checked from here on");
 }
 
 static bool enter(void)
 {
-    usm__mutex_lock(&order.lock);
-    if (atomic_load(&usm__order_active) != 0)
+    usm__mutex_lock(&usm__order.lock);
+    if (atomic_load(&usm__order.active) != 0)
         return true;
-    usm__mutex_unlock(&order.lock);
+    usm__mutex_unlock(&usm__order.lock);
     return false;
 }
 
@@ -90,7 +84,7 @@ static void leave(bool ok)
 {
     if (!ok)
         give_up();
-    usm__mutex_unlock(&order.lock);
+    usm__mutex_unlock(&usm__order.lock);
 }
 
 static void sum_up(void)
@@ -98,8 +92,10 @@ static void sum_up(void)
     usm__log(USM__LOG_HOOK, "order: %llu %s; %llu %s and %llu %s of blocks were looked at",
              (unsigned long long)usm__order_violations(),
              usm__plural(usm__order_violations(), "violation", "violations"),
-             (unsigned long long)order.commands, usm__plural(order.commands, "command", "commands"),
-             (unsigned long long)order.lives, usm__plural(order.lives, "life", "lives"));
+             (unsigned long long)usm__order.commands,
+             usm__plural(usm__order.commands, "command", "commands"),
+             (unsigned long long)usm__order.nlives,
+             usm__plural(usm__order.nlives, "life", "lives"));
 }
 
 void usm__order_start(bool is_hook)
@@ -107,19 +103,19 @@ void usm__order_start(bool is_hook)
     int active = (is_hook ? USM__ORDER_CHECK : 0) |
                  (usm__setting_bool("validation") ? USM__ORDER_VALIDATE : 0);
 
-    order.is_debug = usm__debug_checks() != 0;
+    usm__order.is_debug = usm__debug_checks() != 0;
     if (is_hook)
         (void)atexit(sum_up);
-    atomic_store(&usm__order_active, active);
+    atomic_store(&usm__order.active, active);
     if (!active)
         return;
     usm__observe_install();
-    (void)atomic_fetch_or(&usm__observing, (unsigned)USM__OBSERVE_ORDER);
+    (void)atomic_fetch_or(&usm__observers.flags, (unsigned)USM__OBSERVE_ORDER);
 }
 
 void usm__order_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&order.lock, phase);
+    usm__mutex_fork(&usm__order.lock, phase);
     if (phase != USM_FORK_CHILD || !usm__observer_order_on())
         return;
     usm__order_host_knows_all();
@@ -177,12 +173,12 @@ static void *take(node **table, const void *native)
 
 static order_queue *queue_at(const void *native)
 {
-    return (order_queue *)(void *)find(order.queues, native);
+    return (order_queue *)(void *)find(usm__order.queues, native);
 }
 
 static order_event *event_at(const void *native)
 {
-    return (order_event *)(void *)find(order.events, native);
+    return (order_event *)(void *)find(usm__order.events, native);
 }
 
 static bool add_chain(order_queue *q, uint32_t *chain)
@@ -210,21 +206,20 @@ static void end_queue(order_queue *q)
 
 void usm__order_queue_made(void *native, uint32_t flags)
 {
-    static uint64_t serials;
-    order_queue    *q;
-    uint32_t        chain;
-    bool            ok;
+    order_queue *q;
+    uint32_t     chain;
+    bool         ok;
 
     if (!enter())
         return;
-    q = take(order.queues, native);
+    q = take(usm__order.queues, native);
     if (q)
         end_queue(q);
-    q  = add(order.queues, native, sizeof *q);
+    q  = add(usm__order.queues, native, sizeof *q);
     ok = q != NULL;
     if (ok) {
         usm_list_init(&q->freed);
-        q->serial      = ++serials;
+        q->serial      = ++usm__order.serials;
         q->is_in_order = (flags & USM_QUEUE_OUT_OF_ORDER) == 0;
         ok             = !q->is_in_order || add_chain(q, &chain);
     }
@@ -249,7 +244,7 @@ void usm__order_queue_gone(void *native)
 
     if (!enter())
         return;
-    q = take(order.queues, native);
+    q = take(usm__order.queues, native);
     if (q)
         end_queue(q);
     leave(true);
@@ -318,7 +313,7 @@ static bool put_event(void *native, const usm__clock *clock, usm__tick tick)
     order_event *e = event_at(native);
 
     if (!e)
-        e = add(order.events, native, sizeof *e);
+        e = add(usm__order.events, native, sizeof *e);
     if (!e)
         return false;
     e->refs++;
@@ -334,7 +329,7 @@ void usm__order_event_made(void *native)
 
     if (!enter())
         return;
-    e  = add(order.events, native, sizeof *e);
+    e  = add(usm__order.events, native, sizeof *e);
     ok = e && usm__chain_new(true, &chain);
     if (ok) {
         e->refs    = 1;
@@ -379,7 +374,7 @@ void usm__order_event_gone(void *native)
         return;
     e = event_at(native);
     if (e && --e->refs == 0) {
-        (void)take(order.events, native);
+        (void)take(usm__order.events, native);
         if (e->is_user) {
             if (!usm__order_host_knows(e->tick))
                 usm__expect_forget(e->tick);
@@ -444,7 +439,7 @@ static bool use_life(const usm__clock *clock, const usm__order_use *by, usm__lif
     usm__expected what = {.by = *by, .p = life->lo, .former = life->born};
 
     if (life->state != USM__LIFE_LIVE) {
-        if (!order.is_debug)
+        if (!usm__order.is_debug)
             usm__order_report(life->state == USM__LIFE_QUEUED
                                   ? "use of a block that was freed in a queue"
                                   : "use of a block that was freed",
@@ -497,7 +492,7 @@ static bool submitted(order_queue *q, const usm__order_command *c, usm__clock *c
 {
     usm__order_use by = {.what = c->what, .queue = q->serial, .number = ++q->commands};
 
-    order.commands++;
+    usm__order.commands++;
     if (!usm__clock_join(clock, is_behind_all(q, c) ? all_of(q) : &q->after) ||
         !usm__clock_join(clock, &q->after) || !join_deps(clock, c) || !step(q, clock, &by.tick))
         return false;
@@ -532,7 +527,7 @@ void usm__order_block_served(const void *p, size_t size)
 
     if (!enter())
         return;
-    order.lives++;
+    usm__order.nlives++;
     life = usm__life_begin((uintptr_t)p, (uintptr_t)p + (size ? size : 1));
     if (life)
         usm__expect_known(&life->before, life->lo, "a pool gave a block out");
@@ -576,7 +571,7 @@ static usm__life *life_for(const void *p, size_t size)
 
     if (life && life->state == USM__LIFE_LIVE)
         return life;
-    order.lives++;
+    usm__order.nlives++;
     if (life && life->state == USM__LIFE_QUEUED)
         return usm__life_begin(life->lo, life->hi);
     return usm__life_begin((uintptr_t)p, (uintptr_t)p + (size ? size : 1));
@@ -686,7 +681,7 @@ void usm__order_claim_complete(usm_queue *q, uint64_t position)
 static void *native_of(uint64_t serial)
 {
     for (uint32_t i = 0; i < BUCKETS; i++)
-        for (node *n = order.queues[i]; n; n = n->next)
+        for (node *n = usm__order.queues[i]; n; n = n->next)
             if (((order_queue *)(void *)n)->serial == serial)
                 return (void *)(uintptr_t)n->native;
     return NULL;
@@ -718,7 +713,7 @@ bool usm__order_in_use(const void *p, void **native, char *message, size_t size)
     usm__life *life;
     bool       is_used = false;
 
-    if (!(atomic_load(&usm__order_active) & USM__ORDER_VALIDATE) || !enter())
+    if (!(atomic_load(&usm__order.active) & USM__ORDER_VALIDATE) || !enter())
         return false;
     life = usm__life_at((uintptr_t)p);
     if (life && life->state == USM__LIFE_LIVE) {

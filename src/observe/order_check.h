@@ -32,7 +32,6 @@ enum {
     USM__ORDER_CHECK    = 1, /* USM_HOOKS=order: violations are reported                          */
     USM__ORDER_VALIDATE = 2  /* USM_VALIDATION=1: frees by the host of blocks in use are deferred */
 };
-extern atomic_int usm__order_active;
 
 /* Called by hooks.c, once, before the first call of a backend. */
 void usm__order_start(bool is_hook);

@@ -5,21 +5,7 @@
 
 #include "base/fault.h"
 #include "base/os.h"
-
-#include <string.h>
-
-typedef struct chain {
-    uint64_t last;  /* ticks issued                            */
-    uint64_t known; /* ticks that the host knows to have ended */
-    bool     is_owned, is_user;
-} chain;
-
-static struct {
-    chain   *list;
-    uint32_t n;
-    size_t   cap;
-    uint32_t hand; /* where the search for a reusable chain continues */
-} chains;
+#include "observe/order_state.h"
 
 bool usm__order_grow(void *list, size_t *cap, size_t n, size_t size)
 {
@@ -33,7 +19,7 @@ bool usm__order_grow(void *list, size_t *cap, size_t n, size_t size)
 
 /* ---- chains ----------------------------------------------------------------------- */
 
-static bool is_free(const chain *c)
+static bool is_free(const usm__chain *c)
 {
     return !c->is_owned && c->known >= c->last;
 }
@@ -41,58 +27,59 @@ static bool is_free(const chain *c)
 /* Finds a chain without unfinished ticks; examines only a few at each call. */
 static bool find_free(uint32_t *found)
 {
-    for (uint32_t i = 0; i < 8 && i < chains.n; i++) {
-        uint32_t at = (chains.hand + i) % chains.n;
+    for (uint32_t i = 0; i < 8 && i < usm__order.chains.n; i++) {
+        uint32_t at = (usm__order.chains.hand + i) % usm__order.chains.n;
 
-        if (is_free(&chains.list[at])) {
-            chains.hand = at + 1;
-            *found      = at;
+        if (is_free(&usm__order.chains.list[at])) {
+            usm__order.chains.hand = at + 1;
+            *found                 = at;
             return true;
         }
     }
-    chains.hand += 8;
+    usm__order.chains.hand += 8;
     return false;
 }
 
 bool usm__chain_new(bool is_user, uint32_t *made)
 {
     if (!find_free(made)) {
-        if (!usm__order_grow(&chains.list, &chains.cap, chains.n, sizeof *chains.list))
+        if (!usm__order_grow(&usm__order.chains.list, &usm__order.chains.cap, usm__order.chains.n,
+                             sizeof *usm__order.chains.list))
             return false;
-        *made              = chains.n++;
-        chains.list[*made] = (chain){0};
+        *made                         = usm__order.chains.n++;
+        usm__order.chains.list[*made] = (usm__chain){0};
     }
-    chains.list[*made].is_owned = true;
-    chains.list[*made].is_user  = is_user;
+    usm__order.chains.list[*made].is_owned = true;
+    usm__order.chains.list[*made].is_user  = is_user;
     return true;
 }
 
 void usm__chain_drop(uint32_t c)
 {
-    chains.list[c].is_owned = false;
+    usm__order.chains.list[c].is_owned = false;
 }
 
 usm__tick usm__chain_next(uint32_t c)
 {
-    return (usm__tick){c, ++chains.list[c].last};
+    return (usm__tick){c, ++usm__order.chains.list[c].last};
 }
 
 usm__tick usm__chain_last(uint32_t c)
 {
-    return (usm__tick){c, chains.list[c].last};
+    return (usm__tick){c, usm__order.chains.list[c].last};
 }
 
 /* ---- the host --------------------------------------------------------------------- */
 
 bool usm__order_host_knows(usm__tick t)
 {
-    return t.at == 0 || chains.list[t.chain].known >= t.at;
+    return t.at == 0 || usm__order.chains.list[t.chain].known >= t.at;
 }
 
 void usm__order_host_learns_tick(usm__tick t)
 {
     if (!usm__order_host_knows(t))
-        chains.list[t.chain].known = t.at;
+        usm__order.chains.list[t.chain].known = t.at;
 }
 
 void usm__order_host_learns(const usm__clock *c)
@@ -103,8 +90,8 @@ void usm__order_host_learns(const usm__clock *c)
 
 void usm__order_host_knows_all(void)
 {
-    for (uint32_t i = 0; i < chains.n; i++)
-        chains.list[i].known = chains.list[i].last;
+    for (uint32_t i = 0; i < usm__order.chains.n; i++)
+        usm__order.chains.list[i].known = usm__order.chains.list[i].last;
 }
 
 /* ---- clocks ----------------------------------------------------------------------- */
@@ -166,7 +153,7 @@ bool usm__clock_has(const usm__clock *c, usm__tick t)
 bool usm__clock_is_open(const usm__clock *c)
 {
     for (uint32_t i = 0; i < c->n; i++)
-        if (chains.list[c->tick[i].chain].is_user && !usm__order_host_knows(c->tick[i]))
+        if (usm__order.chains.list[c->tick[i].chain].is_user && !usm__order_host_knows(c->tick[i]))
             return true;
     return false;
 }

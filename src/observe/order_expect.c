@@ -5,31 +5,24 @@
 #include "base/inline/atomic.h"
 #include "base/log.h"
 #include "observe/order_check.h"
+#include "observe/order_state.h"
 
 #include <stdio.h>
 
-static struct {
-    _Atomic(uint64_t) violations;
-    /* Expectations that wait for a user event; guarded by the checker's lock. */
-    usm__expected *list;
-    uint32_t       count;
-    size_t         cap;
-} expected;
-
 uint64_t usm__order_violations(void)
 {
-    return usm_load_relaxed(&expected.violations);
+    return usm_load_relaxed(&usm__order.violations);
 }
 
 static bool is_checking(void)
 {
-    return (atomic_load(&usm__order_active) & USM__ORDER_CHECK) != 0;
+    return (atomic_load(&usm__order.active) & USM__ORDER_CHECK) != 0;
 }
 
 void usm__order_count(void)
 {
     if (is_checking())
-        usm_add_relaxed(&expected.violations, (uint64_t)1);
+        usm_add_relaxed(&usm__order.violations, (uint64_t)1);
 }
 
 /* ---- violations ------------------------------------------------------------------- */
@@ -71,14 +64,15 @@ static bool put_off(const usm__expected *p, const usm__clock *clock)
 {
     usm__expected *made;
 
-    if (!usm__order_grow(&expected.list, &expected.cap, expected.count, sizeof *expected.list))
+    if (!usm__order_grow(&usm__order.expected.list, &usm__order.expected.cap, usm__order.expected.n,
+                         sizeof *usm__order.expected.list))
         return false;
-    made        = &expected.list[expected.count];
+    made        = &usm__order.expected.list[usm__order.expected.n];
     *made       = *p;
     made->clock = (usm__clock){0};
     if (!usm__clock_set(&made->clock, clock))
         return false;
-    expected.count++;
+    usm__order.expected.n++;
     return true;
 }
 
@@ -116,37 +110,37 @@ void usm__expect_look(void)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < expected.count; i++) {
-        usm__expected *p    = &expected.list[i];
+    for (uint32_t i = 0; i < usm__order.expected.n; i++) {
+        usm__expected *p    = &usm__order.expected.list[i];
         bool           done = usm__order_host_knows(p->former.tick);
 
         if (!done && usm__clock_is_open(&p->clock)) {
-            expected.list[n++] = *p;
+            usm__order.expected.list[n++] = *p;
             continue;
         }
         if (!done)
             usm__order_report(p->why, p->p, &p->by, &p->former);
         free_one(p);
     }
-    expected.count = n;
+    usm__order.expected.n = n;
 }
 
 void usm__expect_forget(usm__tick user)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < expected.count; i++) {
-        if (usm__clock_has(&expected.list[i].clock, user))
-            free_one(&expected.list[i]);
+    for (uint32_t i = 0; i < usm__order.expected.n; i++) {
+        if (usm__clock_has(&usm__order.expected.list[i].clock, user))
+            free_one(&usm__order.expected.list[i]);
         else
-            expected.list[n++] = expected.list[i];
+            usm__order.expected.list[n++] = usm__order.expected.list[i];
     }
-    expected.count = n;
+    usm__order.expected.n = n;
 }
 
 void usm__expect_drop_all(void)
 {
-    for (uint32_t i = 0; i < expected.count; i++)
-        free_one(&expected.list[i]);
-    expected.count = 0;
+    for (uint32_t i = 0; i < usm__order.expected.n; i++)
+        free_one(&usm__order.expected.list[i]);
+    usm__order.expected.n = 0;
 }

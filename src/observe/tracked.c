@@ -4,6 +4,7 @@
 #include "observe/tracked.h"
 
 #include "base/fork.h"
+#include "base/log.h"
 #include "base/os.h"
 
 #include <pthread.h>
@@ -21,15 +22,18 @@ typedef struct shard {
     size_t        n, count;
 } shard;
 
-static shard          shards[SHARDS];
+static struct {
+    shard       shards[SHARDS]; /* each has its lock inside */
+    atomic_flag lacked;         /* it was said that there was no memory for a record */
+} tracked                         = {.lacked = ATOMIC_FLAG_INIT};
 static pthread_once_t shards_once = PTHREAD_ONCE_INIT;
 
 static void make_shards(void)
 {
     for (size_t i = 0; i < SHARDS; i++) {
-        usm__mutex_init(&shards[i].lock, USM__RANK_TRACKED, "tracked blocks");
-        shards[i].buckets = shards[i].first;
-        shards[i].n       = FIRST_SIZE;
+        usm__mutex_init(&tracked.shards[i].lock, USM__RANK_TRACKED, "tracked blocks");
+        tracked.shards[i].buckets = tracked.shards[i].first;
+        tracked.shards[i].n       = FIRST_SIZE;
     }
 }
 
@@ -43,7 +47,7 @@ static shard *lock_shard(const void *base)
     shard *s;
 
     (void)pthread_once(&shards_once, make_shards);
-    s = &shards[hash(base) >> (64 - SHARD_BITS)];
+    s = &tracked.shards[hash(base) >> (64 - SHARD_BITS)];
     usm__mutex_lock(&s->lock);
     return s;
 }
@@ -71,7 +75,7 @@ static usm__record *unlink_at(shard *s, usm__record **link)
         return NULL;
     *link = r->next;
     s->count--;
-    usm_sub_relaxed(&usm__observer_records, (uint64_t)1);
+    usm_sub_relaxed(&usm__observers.records, (uint64_t)1);
     return r;
 }
 
@@ -105,7 +109,12 @@ static void grow(shard *s)
 
 usm__record *usm__record_new(void)
 {
-    return usm__heap_alloc(sizeof(usm__record));
+    usm__record *r = usm__heap_alloc(sizeof *r);
+
+    if (!r && !atomic_flag_test_and_set(&tracked.lacked))
+        usm__warn("no host memory to watch a block: it has no tag and no red zones, and is in no "
+                  "list of leaks");
+    return r;
 }
 
 void usm__record_free(usm__record *r)
@@ -122,7 +131,7 @@ usm__record *usm__tracked_enter(usm__record *r)
         grow(s);
     push(s, r);
     s->count++;
-    usm_add_relaxed(&usm__observer_records, (uint64_t)1);
+    usm_add_relaxed(&usm__observers.records, (uint64_t)1);
     usm__mutex_unlock(&s->lock);
     return old;
 }
@@ -150,14 +159,14 @@ bool usm__tracked_find(const void *base, usm__record *copy)
 
 size_t usm__tracked_count(void)
 {
-    return (size_t)usm_load_relaxed(&usm__observer_records);
+    return (size_t)usm_load_relaxed(&usm__observers.records);
 }
 
 void usm__tracked_each(usm__tracked_fn *fn, void *arg)
 {
     (void)pthread_once(&shards_once, make_shards);
     for (size_t i = 0; i < SHARDS; i++) {
-        shard *s = &shards[i];
+        shard *s = &tracked.shards[i];
 
         usm__mutex_lock(&s->lock);
         for (size_t k = 0; k < s->n; k++)
@@ -192,7 +201,7 @@ usm__record *usm__tracked_sweep(usm__tracked_fn *fn, void *arg)
     if (usm__tracked_count() == 0)
         return NULL;
     for (size_t i = 0; i < SHARDS; i++) {
-        shard *s = &shards[i];
+        shard *s = &tracked.shards[i];
 
         usm__mutex_lock(&s->lock);
         for (size_t k = 0; k < s->n; k++)
@@ -210,5 +219,5 @@ void usm__tracked_fork(usm_fork_phase phase)
 {
     (void)pthread_once(&shards_once, make_shards);
     for (size_t i = 0; i < SHARDS; i++)
-        usm__mutex_fork(&shards[i].lock, phase);
+        usm__mutex_fork(&tracked.shards[i].lock, phase);
 }

@@ -62,7 +62,7 @@ static inline void *get(usm_pool *pool, size_t size)
  * asked for. */
 static inline bool all_are_observed(void)
 {
-    return usm__observing != 0;
+    return usm__observers.flags != 0;
 }
 
 static inline unsigned below(unsigned *seed, unsigned n)
