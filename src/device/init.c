@@ -26,24 +26,26 @@
 
 #define DEVICES_MAX 64 /* devices among which the ranks of a node are distributed */
 
+#define CALLERS 16
+
 static struct {
+    /* The numbers of calls in progress that use the default context, or memory that may belong to
+     * it.  Threads are distributed over several counters, so that they do not share a cache line,
+     * and there is a set of counters for each of two rounds: a call counts in the set of the round
+     * in which it began. */
+    struct {
+        _Alignas(64) _Atomic(size_t) n;
+    } callers[2][CALLERS];
+    _Atomic(unsigned)      round;  /* 0 or 1; changed under `ending`                     */
+    usm__mutex             ending; /* taken without `lock`                               */
     usm__mutex             lock;
     unsigned               count;      /* calls of usm_init()                            */
     bool                   is_implied; /* the first use without usm_init() counts as one */
     _Atomic(bool)          down, has_started;
     _Atomic(usm_context *) context;
     _Atomic(unsigned)      fork_generation;
-} lib = {.lock = USM__MUTEX_INIT(USM__RANK_INIT, "library")};
-
-/* The numbers of calls in progress that use the default context, or memory that may belong to it.
- * Threads are distributed over several counters, so that they do not share a cache line, and there
- * is a set of counters for each of two rounds: a call counts in the set of the round in which it
- * began. */
-#define CALLERS 16
-static struct {
-    _Atomic(size_t) n;
-    char            others[64 - sizeof(size_t)];
-} callers[2][CALLERS];
+} lib = {.lock   = USM__MUTEX_INIT(USM__RANK_INIT, "library"),
+         .ending = USM__MUTEX_INIT(USM__RANK_ENDING, "end of the default context")};
 
 /* Of this thread. */
 static __thread struct {
@@ -51,9 +53,6 @@ static __thread struct {
     uint16_t     round;   /* the one whose counter has the outermost of them         */
     usm_context *put_off; /* contexts that they ended, released when it returns      */
 } self __attribute__((tls_model("initial-exec")));
-
-static _Atomic(unsigned) current_round; /* 0 or 1; changed under the lock `ending` */
-static usm__mutex        ending = USM__MUTEX_INIT(USM__RANK_ENDING, "end of the default context");
 
 static pthread_once_t start_once = PTHREAD_ONCE_INIT;
 
@@ -96,14 +95,14 @@ int usm_version(void)
 
 static _Atomic(size_t) *own_callers(unsigned round)
 {
-    return &callers[round][((uintptr_t)&self >> 12) * 0x9e3779b9u % CALLERS].n;
+    return &lib.callers[round][((uintptr_t)&self >> 12) * 0x9e3779b9u % CALLERS].n;
 }
 
 void usm__default_enter(void)
 {
     if (self.depth++ > 0)
         return; /* the outermost call is counted, and was so before it read any context */
-    self.round = (uint16_t)usm_load_relaxed(&current_round);
+    self.round = (uint16_t)usm_load_relaxed(&lib.round);
     (void)usm_add_relaxed(own_callers(self.round), (size_t)1);
     atomic_thread_fence(memory_order_seq_cst);
 }
@@ -131,7 +130,7 @@ void usm__default_leave(void)
 static void await_round(unsigned round)
 {
     for (unsigned i = 0; i < CALLERS; i++)
-        while (usm_load_acquire(&callers[round][i].n) > 0)
+        while (usm_load_acquire(&lib.callers[round][i].n) > 0)
             usm__os_sleep_ns(NAP_NS);
 }
 
@@ -145,25 +144,25 @@ bool usm__default_await_left(usm_context *ctx)
         return false;
     }
     atomic_thread_fence(memory_order_seq_cst);
-    usm__mutex_lock(&ending);
-    round = usm_load_relaxed(&current_round);
+    usm__mutex_lock(&lib.ending);
+    round = usm_load_relaxed(&lib.round);
     await_round(!round);
-    atomic_store(&current_round, !round);
+    atomic_store(&lib.round, !round);
     await_round(round);
-    usm__mutex_unlock(&ending);
+    usm__mutex_unlock(&lib.ending);
     return true;
 }
 
 static void forget_callers(void)
 {
     for (unsigned i = 0; i < CALLERS; i++) {
-        atomic_store(&callers[0][i].n, (size_t)0);
-        atomic_store(&callers[1][i].n, (size_t)0);
+        atomic_store(&lib.callers[0][i].n, (size_t)0);
+        atomic_store(&lib.callers[1][i].n, (size_t)0);
     }
     self.put_off = NULL; /* the parent's */
     if (self.depth > 0)
         atomic_store(own_callers(self.round), (size_t)1);
-    usm__mutex_reset_in_child(&ending);
+    usm__mutex_reset_in_child(&lib.ending);
 }
 
 unsigned usm__fork_generation(void)

@@ -199,7 +199,9 @@ static const void *enter_codec(const slot *s)
     {                                                                                              \
         .what = #name, .enter = enter_##name, .lock = USM__MUTEX_INIT(USM__RANK_REGISTRY, #name)   \
     }
-static kind pools = KIND(pool), transports = KIND(transport), codecs = KIND(codec);
+static struct {
+    kind pool, transport, codec; /* each has its lock inside */
+} kinds = {KIND(pool), KIND(transport), KIND(codec)};
 
 /* ---- slots ------------------------------------------------------------------- */
 
@@ -301,46 +303,46 @@ static void add_entry(kind *k, const char *name, const entry *with)
 
 void usm__registry_add_pool(const char *name, usm_pool_entry_fn *fn)
 {
-    add_entry(&pools, name, &(entry){.pool = fn});
+    add_entry(&kinds.pool, name, &(entry){.pool = fn});
 }
 
 void usm__registry_add_transport(const char *name, usm_transport_entry_fn *fn)
 {
-    add_entry(&transports, name, &(entry){.transport = fn});
+    add_entry(&kinds.transport, name, &(entry){.transport = fn});
 }
 
 void usm__registry_add_codec(const char *name, usm_codec_entry_fn *fn)
 {
-    add_entry(&codecs, name, &(entry){.codec = fn});
+    add_entry(&kinds.codec, name, &(entry){.codec = fn});
 }
 
 const usm_pool_ops *usm__registry_pool(const char *name)
 {
-    return get(&pools, name);
+    return get(&kinds.pool, name);
 }
 
 bool usm__registry_has_pool(const char *name)
 {
-    for (size_t i = 0; i < pools.nnamed; i++)
-        if (strcmp(pools.slots[i].name, name) == 0)
+    for (size_t i = 0; i < kinds.pool.nnamed; i++)
+        if (strcmp(kinds.pool.slots[i].name, name) == 0)
             return true;
     return is_name(name) && usm__module_exists("pool", name);
 }
 
 void usm__registry_pool_names(char *text, size_t size)
 {
-    names_of(&pools, text, size);
+    names_of(&kinds.pool, text, size);
 }
 
 const usm_transport_ops *usm__registry_transport(const char *name)
 {
     usm__parts_observe(); /* a process that only lends memory loads no backend */
-    return get(&transports, name);
+    return get(&kinds.transport, name);
 }
 
 const usm_codec_ops *usm__registry_codec(const char *name)
 {
-    return get(&codecs, name);
+    return get(&kinds.codec, name);
 }
 
 /* ---- lists ------------------------------------------------------------------- */
@@ -361,17 +363,17 @@ static size_t list(kind *k, usm__registry_store *out, size_t cap)
 
 size_t usm__registry_transports(usm__registry_store *out, size_t cap)
 {
-    return list(&transports, out, cap);
+    return list(&kinds.transport, out, cap);
 }
 
 size_t usm__registry_codecs(usm__registry_store *out, size_t cap)
 {
-    return list(&codecs, out, cap);
+    return list(&kinds.codec, out, cap);
 }
 
 void usm__registry_store_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&pools.lock, phase);
-    usm__mutex_fork(&transports.lock, phase);
-    usm__mutex_fork(&codecs.lock, phase);
+    usm__mutex_fork(&kinds.pool.lock, phase);
+    usm__mutex_fork(&kinds.transport.lock, phase);
+    usm__mutex_fork(&kinds.codec.lock, phase);
 }
