@@ -55,7 +55,8 @@ struct usm_context {
                                      init.c */
     /* atomic */
     _Atomic(uint32_t) users, refs;
-    usm__device_quota own_host; /* counted within its host_limit, if it has one */
+    _Atomic(bool)     has_thresholds; /* a pool was ever given one: until then none is checked */
+    usm__device_quota own_host;       /* counted within its host_limit, if it has one          */
     /* guarded by lock */
     usm__mutex lock;
     usm_list   pools;  /* usm_pool.link                                                    */

@@ -49,6 +49,10 @@ static struct {
 } mag = {.lock    = USM__MUTEX_INIT(USM__RANK_MAGAZINE, "thread caches"),
          .flushed = PTHREAD_COND_INITIALIZER};
 
+/* Constants behind pointers to what is otherwise written: nothing is ever put into closed bins. */
+#define CLOSED_BINS   ((usm_bin *)(uintptr_t)usm__closed.bins)
+#define CLOSED_CACHES ((_Atomic(usm_bin *) *)(uintptr_t)usm__closed.caches)
+
 static node *node_of(usm_bin *bins)
 {
     return (node *)(void *)bins;
@@ -83,7 +87,7 @@ void usm__magazine_slot_give(usm_pool *pool)
 static void close_slot(const node *n)
 {
     if (n->table) /* NOLINT(clang-analyzer-core.uninitialized.Branch): whole before it is listed */
-        usm_store_relaxed(&n->table->bins[n->pool->slot], usm__closed_bins);
+        usm_store_relaxed(&n->table->bins[n->pool->slot], CLOSED_BINS);
 }
 
 static void open_slot(node *n)
@@ -320,7 +324,7 @@ static usm__magazine_table *own_table(void)
         if (!t)
             return NULL;
         for (unsigned i = 0; i < USM__SLOTS; i++)
-            usm_store_relaxed(&t->bins[i], usm__closed_bins);
+            usm_store_relaxed(&t->bins[i], CLOSED_BINS);
         usm_list_init(&t->caches);
     }
     usm__magazine_self.table = t;
@@ -335,7 +339,7 @@ static node *look_up(const usm__magazine_table *t, uint16_t slot)
     usm_store_relaxed(&usm__magazine_self.entered, slot);
     USM__MAGAZINE_FENCE();
     bins = usm_load_relaxed(&t->bins[slot]);
-    if (bins != usm__closed_bins)
+    if (bins != CLOSED_BINS)
         return node_of(bins);
     usm__magazine_leave(); /* a taker could otherwise wait for this thread, which is about to wait
                               for it */
@@ -410,7 +414,7 @@ usm_cache *usm__magazine_enter_own(const usm_pool *pool)
 
 void usm__magazine_close_self(void)
 {
-    usm__magazine_self.caches = usm__closed_caches;
+    usm__magazine_self.caches = CLOSED_CACHES;
 }
 
 void usm__magazine_open_self(void)
@@ -425,7 +429,7 @@ void usm__magazine_thread_ended(void)
     usm__magazine_table *t = usm__magazine_self.table;
     usm_list             list;
 
-    usm__magazine_self.caches = usm__closed_caches;
+    usm__magazine_self.caches = CLOSED_CACHES;
     usm__magazine_self.table  = NULL;
     if (!t)
         return;
@@ -557,13 +561,10 @@ void usm__magazine_fork(usm_fork_phase phase)
 
 /* ---- the table of threads without caches ------------------------------------------------ */
 
-usm_bin usm__closed_bins[USM_BINS];
-
 #define CLOSED_8                                                                                   \
-    usm__closed_bins, usm__closed_bins, usm__closed_bins, usm__closed_bins, usm__closed_bins,      \
-        usm__closed_bins, usm__closed_bins, usm__closed_bins
+    CLOSED_BINS, CLOSED_BINS, CLOSED_BINS, CLOSED_BINS, CLOSED_BINS, CLOSED_BINS, CLOSED_BINS,     \
+        CLOSED_BINS
 #define CLOSED_64 CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8
-USM__THREAD_LOCAL usm__magazine_thread usm__magazine_self = {.caches = usm__closed_caches};
-
-_Atomic(usm_bin *) usm__closed_caches[USM__SLOTS] = {CLOSED_64, CLOSED_64, CLOSED_64, CLOSED_64};
+const usm__magazine_closed usm__closed = {.caches = {CLOSED_64, CLOSED_64, CLOSED_64, CLOSED_64}};
+USM__THREAD_LOCAL usm__magazine_thread usm__magazine_self = {.caches = CLOSED_CACHES};
 _Static_assert(USM__SLOTS == 4 * 64, "an entry a slot");

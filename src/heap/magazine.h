@@ -8,7 +8,7 @@
  * The two inline functions are the whole fast path of an allocation and of a free: no lock, no
  * atomic read-modify-write, no counter.  Nor does the fast path check whether the cache may be
  * used.  Where it may not (the pool is destroyed, the process is a forked child, the thread's
- * allocations are tracked), the table entry points to usm__closed_bins.  These bins are empty and
+ * allocations are tracked), the table entry points to usm__closed.bins.  These bins are empty and
  * full at the same time, so every allocation and free takes the slow path.
  *
  * Taking a cache away.  The owner uses its cache without a lock.  Another thread (the taker) may
@@ -88,8 +88,11 @@ extern USM__THREAD_LOCAL usm__magazine_thread usm__magazine_self;
 /* The bins of a thread without caches, or that must not use them now: every slot points to bins
  * that are empty and full at the same time, so that every allocation and free takes the slow path.
  * */
-extern _Atomic(usm_bin *) usm__closed_caches[USM__SLOTS] __attribute__((visibility("hidden")));
-extern usm_bin            usm__closed_bins[USM_BINS] __attribute__((visibility("hidden")));
+typedef struct usm__magazine_closed {
+    usm_bin            bins[USM_BINS];
+    _Atomic(usm_bin *) caches[USM__SLOTS]; /* `bins`, each */
+} usm__magazine_closed;
+extern const usm__magazine_closed usm__closed __attribute__((visibility("hidden")));
 
 /* Keeps the compiler from moving code across; the hardware's part is membarrier's. */
 #define USM__MAGAZINE_FENCE() atomic_signal_fence(memory_order_seq_cst)

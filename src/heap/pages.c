@@ -40,7 +40,7 @@
 #define HIGH_HALF  ((uintptr_t)0x1ffff) /* all bits from 47 on are set                       */
 #define STEPS_MAX  4096 /* more than the number of areas that can begin in one page */
 
-usm__page_half usm__page_low;
+usm__page_half usm__page_low; /* atomic, each entry */
 
 static struct {
     usm__mutex                lock;

@@ -5,9 +5,6 @@
 #include "device/init.h"
 #include "heap/pool.h"
 
-/* True if a pool was ever given a threshold: until then no pool is checked. */
-static _Atomic(bool) has_thresholds;
-
 /* ---- memory held beyond the threshold ----------------------------------------------------- */
 
 #define AT_ONCE 32
@@ -25,7 +22,7 @@ void usm__pools_release_excess(usm_context *ctx)
     usm_pool *found[AT_ONCE];
     size_t    n = 0;
 
-    if (!usm_load_relaxed(&has_thresholds))
+    if (!usm_load_relaxed(&ctx->has_thresholds))
         return;
     usm__mutex_lock(&ctx->lock);
     USM_LIST_FOREACH (it, &ctx->pools) {
@@ -44,7 +41,7 @@ void usm__pool_set_threshold(usm_pool *pool, uint64_t bytes)
 {
     usm_store_relaxed(&pool->threshold, bytes);
     if (bytes)
-        usm_store_relaxed(&has_thresholds, true);
+        usm_store_relaxed(&pool->ctx->has_thresholds, true);
 }
 
 /* ---- the attributes ---------------------------------------------------------- */

@@ -20,7 +20,10 @@
 
 #include <stdio.h>
 
-static usm__device_quota host;
+static struct {
+    usm__device_quota quota;
+    _Atomic(uint64_t) total; /* bytes; 0: not read yet */
+} host;                      /* atomic, each member */
 
 /* Parses "256M", "80%" (of `total`) or "auto" (0) into bytes. */
 static bool parse_amount(usm__span s, uint64_t total, uint64_t *bytes)
@@ -86,12 +89,12 @@ void usm__quota_start(usm_device *dev)
     if (find_amount(text, "device", dev->desc.memory_size, &n))
         usm_store_relaxed(&dev->quota.limit, n);
     if (find_amount(text, "host", usm__os_memory_total(), &n))
-        usm_store_relaxed(&host.limit, n);
+        usm_store_relaxed(&host.quota.limit, n);
 }
 
 uint64_t usm__quota_host_reserved(void)
 {
-    return usm_load_relaxed(&host.reserved);
+    return usm_load_relaxed(&host.quota.reserved);
 }
 
 bool usm__quota_is_host_memory(const usm_device *dev)
@@ -121,7 +124,7 @@ static size_t quotas_of(usm_context *ctx, size_t index, usm_kind kind, entry lis
             list[n++] = (entry){&d->own, d->dev->term, true};
     }
     if (kind == USM_HOST || usm__quota_is_host_memory(d->dev)) {
-        list[n++] = (entry){&host, "host memory", false};
+        list[n++] = (entry){&host.quota, "host memory", false};
         if (usm_load_relaxed(&ctx->own_host.limit))
             list[n++] = (entry){&ctx->own_host, "host memory", true};
     }
@@ -133,7 +136,7 @@ static size_t host_quotas(usm_context *ctx, entry list[ACCOUNTS])
 {
     if (ctx)
         return quotas_of(ctx, 0, USM_HOST, list);
-    list[0] = (entry){&host, "host memory", false};
+    list[0] = (entry){&host.quota, "host memory", false};
     return 1;
 }
 
@@ -156,7 +159,7 @@ void usm__quota_get(usm_context *ctx, size_t index, usm_kind kind, usm__quota_vi
             least = &list[i];
     view->reserved = usm_load_relaxed(&least->quota->reserved);
     view->limit    = usm_load_relaxed(&least->quota->limit);
-    view->is_host  = least->quota == &host || least->quota == &ctx->own_host;
+    view->is_host  = least->quota == &host.quota || least->quota == &ctx->own_host;
     view->whose    = view->is_host ? "host" : least->whose;
     view->is_own   = least->is_own;
 }
@@ -244,12 +247,11 @@ static uint64_t smaller_limit(uint64_t a, uint64_t b)
 
 uint64_t usm__quota_memory_total(void)
 {
-    static _Atomic(uint64_t) total;
-    uint64_t                 bytes = usm_load_relaxed(&total);
+    uint64_t bytes = usm_load_relaxed(&host.total);
 
     if (bytes == 0) {
         bytes = usm__os_memory_total();
-        usm_store_relaxed(&total, bytes);
+        usm_store_relaxed(&host.total, bytes);
     }
     return bytes;
 }
@@ -257,7 +259,7 @@ uint64_t usm__quota_memory_total(void)
 uint64_t usm__quota_buffer_limit(const usm_context *ctx)
 {
     uint64_t own   = usm_load_relaxed(&((usm_context *)(uintptr_t)ctx)->own_host.limit);
-    uint64_t limit = smaller_limit(own, usm_load_relaxed(&host.limit));
+    uint64_t limit = smaller_limit(own, usm_load_relaxed(&host.quota.limit));
 
     return limit ? limit
                  : usm__quota_memory_total() / 10 * 8 / usm__launcher_place_get().local_size;
