@@ -58,9 +58,6 @@ void usm__queue_return(usm_queue *q)
     usm__mutex_unlock(&q->ctx->lock);
 }
 
-/* Written with the lock held under which the default context ends. */
-static _Atomic(usm_queue *) default_queue;
-
 typedef struct candidate {
     usm_queue *made, *chosen;
 } candidate;
@@ -69,11 +66,11 @@ static void choose_default(void *arg)
 {
     candidate *c = arg;
 
-    c->chosen = usm_load_relaxed(&default_queue);
+    c->chosen = usm_load_relaxed(&usm__queues.by_default);
     if (c->chosen)
         return; /* another thread was faster */
     c->chosen = c->made;
-    usm_store_release(&default_queue, c->made);
+    usm_store_release(&usm__queues.by_default, c->made);
 }
 
 /* pre: the caller is counted as one that uses the default context. */
@@ -93,7 +90,7 @@ static usm_queue *make_default(void)
 
 usm_queue *usm_default_queue(void)
 {
-    usm_queue *q = usm_default_context() ? usm_load_acquire(&default_queue) : NULL;
+    usm_queue *q = usm_default_context() ? usm_load_acquire(&usm__queues.by_default) : NULL;
 
     if (q)
         return q;
@@ -105,7 +102,7 @@ usm_queue *usm_default_queue(void)
 
 void usm__queue_forget_default(void)
 {
-    usm_store_relaxed(&default_queue, NULL);
+    usm_store_relaxed(&usm__queues.by_default, NULL);
 }
 
 /* ---- the probe ---------------------------------------------------------------- */

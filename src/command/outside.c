@@ -13,12 +13,11 @@
 
 #include "base/os.h"
 #include "base/part.h"
-
-static _Atomic(size_t) awaited;
+#include "command/queue.h"
 
 bool usm__outside_awaited(void)
 {
-    return atomic_load(&awaited) > 0;
+    return atomic_load(&usm__queues.awaited) > 0;
 }
 
 /* ---- native events that libusm did not make ------------------------------------------------- */
@@ -33,7 +32,7 @@ static void foreign_ended(usm__completion *c)
     watch *w = usm_container_of(c, watch, c);
 
     usm_store_release(&w->ev->signalled, USM__EVENT_SIGNALLED);
-    (void)atomic_fetch_sub(&awaited, 1);
+    (void)atomic_fetch_sub(&usm__queues.awaited, 1);
     usm_event_release(w->ev);
     usm__heap_free(w);
 }
@@ -70,15 +69,15 @@ static bool count(usm_event *ev)
 
     if (!concerns(ev))
         return false;
-    (void)atomic_fetch_add(&awaited, 1);
+    (void)atomic_fetch_add(&usm__queues.awaited, 1);
     if (!usm_cas_acq_rel(&ev->signalled, &was, USM__EVENT_AWAITED)) {
-        (void)atomic_fetch_sub(&awaited, 1);
+        (void)atomic_fetch_sub(&usm__queues.awaited, 1);
         return was == USM__EVENT_AWAITED; /* another thread has counted it */
     }
     if (ev->is_user || follow(ev))
         return true;
     usm_store_release(&ev->signalled, USM__EVENT_SIGNALLED);
-    (void)atomic_fetch_sub(&awaited, 1);
+    (void)atomic_fetch_sub(&usm__queues.awaited, 1);
     return false;
 }
 
@@ -94,11 +93,11 @@ void usm__outside_count(usm_event *ev)
 void usm__outside_ended(int was)
 {
     if (was == USM__EVENT_AWAITED)
-        (void)atomic_fetch_sub(&awaited, 1);
+        (void)atomic_fetch_sub(&usm__queues.awaited, 1);
 }
 
 void usm__outside_fork(usm_fork_phase phase)
 {
     if (phase == USM_FORK_CHILD)
-        atomic_store(&awaited, (size_t)0);
+        atomic_store(&usm__queues.awaited, (size_t)0);
 }

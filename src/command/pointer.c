@@ -38,13 +38,12 @@ static bool is_mapped(const void *p, size_t n)
  * settings. */
 static bool is_validating(void)
 {
-    static _Atomic(unsigned) seen; /* twice the number of changes, plus the value */
-    unsigned                 now  = usm_load_acquire(&usm__settings_changes);
-    unsigned                 last = usm_load_relaxed(&seen);
+    unsigned now  = usm_load_acquire(&usm__settings_changes);
+    unsigned last = usm_load_relaxed(&usm__queues.validation); /* twice `now`, plus the value */
 
     if (last >> 1 != (now & (UINT_MAX >> 1))) {
         last = now << 1 | (usm__setting_bool("validation") ? 1u : 0u);
-        usm_store_relaxed(&seen, last);
+        usm_store_relaxed(&usm__queues.validation, last);
     }
     return (last & 1) != 0;
 }

@@ -31,10 +31,11 @@ usm_status usm__queue_check(usm_queue *q)
 
 /* ---- creation --------------------------------------------------------------------- */
 
+usm__queues_state usm__queues; /* atomic, each member */
+
 static usm_queue *new_queue(usm_context *ctx, size_t index, uint32_t flags)
 {
-    static _Atomic(uint64_t) serials;
-    usm_queue               *q = usm__meta_alloc(&queue_type);
+    usm_queue *q = usm__meta_alloc(&queue_type);
 
     if (!q) {
         (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a queue");
@@ -45,7 +46,7 @@ static usm_queue *new_queue(usm_context *ctx, size_t index, uint32_t flags)
     q->index  = index;
     q->dev    = ctx->devices[index].dev;
     q->flags  = flags;
-    q->serial = usm_add_relaxed(&serials, (uint64_t)1) + 1;
+    q->serial = usm_add_relaxed(&usm__queues.serials, (uint64_t)1) + 1;
     usm__mutex_init(&q->lock, USM__RANK_QUEUE, "queue");
     usm__mutex_init(&q->entering, USM__RANK_SUBMIT, "entering a queue");
     usm_list_init(&q->link);

@@ -49,6 +49,16 @@ struct usm_queue {
     usm__completion last; /* for a queue that is destroyed with commands in flight */
 };
 
+/* Of the process; atomic, each member. */
+typedef struct usm__queues_state {
+    _Atomic(usm_queue *) by_default; /* written with the lock held under which the default context
+                                        ends */
+    _Atomic(uint64_t)    serials;    /* the last one given                                      */
+    _Atomic(size_t)      awaited;    /* events from outside: outside.c                          */
+    _Atomic(unsigned)    validation; /* the value of the setting: pointer.c                     */
+} usm__queues_state;
+extern usm__queues_state usm__queues __attribute__((visibility("hidden")));
+
 usm_status         usm__queue_check(usm_queue *q);
 static inline bool usm__queue_in_order(const usm_queue *q)
 {
