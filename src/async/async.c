@@ -20,9 +20,6 @@
 
 #include <errno.h>
 
-/* Grows with every fork: blocks that a queue of the parent freed are not for its child. */
-static _Atomic(unsigned) generation;
-
 /* ---- the hit path ------------------------------------------------------------------------ */
 
 /* The list of the queue's default pool; NULL: take the slow path. */
@@ -33,8 +30,8 @@ static inline usm__async_list *list_at_hand(usm_queue *q, unsigned kind)
     if (!usm__handle_is(q, USM__MAGIC_QUEUE))
         return NULL;
     aq = usm_load_acquire(&q->async);
-    if (!aq || aq->fork_generation != usm_load_relaxed(&generation) || usm__observed() ||
-        usm__observer_order_on())
+    if (!aq || aq->fork_generation != usm_load_relaxed(&usm__async_now.generation) ||
+        usm__observed() || usm__observer_order_on())
         return NULL;
     return usm_load_acquire(&aq->by_kind[kind & 3]);
 }
@@ -556,7 +553,7 @@ static void figures(usm_pool *pool, usm__pool_queued *f)
 static void fork_lists(usm_fork_phase phase)
 {
     if (phase == USM_FORK_CHILD)
-        usm_store_relaxed(&generation, usm__fork_generation());
+        usm_store_relaxed(&usm__async_now.generation, usm__fork_generation());
     usm__async_idle_fork(phase);
 }
 

@@ -15,18 +15,10 @@
 #define TICK_NS 20000000  /* a list counts as unused after one to two of these            */
 #define LAST_NS 500000000 /* the thread stays so long with no list to look at             */
 
-static struct {
-    usm__mutex        lock;
-    pthread_cond_t    wake;
-    usm_list          lists; /* usm__async_list.watched, with a reference each               */
-    bool              has_thread, is_posted;
-    usm__executor_job job;
-} idle = {USM__MUTEX_INIT(USM__RANK_ASYNC, "lists that are watched"),
-          PTHREAD_COND_INITIALIZER,
-          {&idle.lists, &idle.lists},
-          false,
-          false,
-          {{NULL, NULL}, NULL}};
+usm__async_state usm__async_now = {.lock =
+                                       USM__MUTEX_INIT(USM__RANK_ASYNC, "lists that are watched"),
+                                   .wake  = PTHREAD_COND_INITIALIZER,
+                                   .lists = {&usm__async_now.lists, &usm__async_now.lists}};
 
 /* ---- an unused list ------------------------------------------------------------------------ */
 
@@ -109,26 +101,26 @@ static void tick(usm__executor_job *job)
 
     (void)job;
     usm_list_init(&now);
-    usm__mutex_lock(&idle.lock);
-    while ((it = usm_list_pop(&idle.lists)) != NULL)
+    usm__mutex_lock(&usm__async_now.lock);
+    while ((it = usm_list_pop(&usm__async_now.lists)) != NULL)
         usm_list_append(&now, it);
     while ((it = usm_list_pop(&now)) != NULL) {
         usm__async_list *l = usm_container_of(it, usm__async_list, watched);
         bool             stays;
 
-        usm__mutex_unlock(&idle.lock);
+        usm__mutex_unlock(&usm__async_now.lock);
         stays = look_after(l);
-        usm__mutex_lock(&idle.lock);
+        usm__mutex_lock(&usm__async_now.lock);
         if (stays) {
-            usm_list_append(&idle.lists, &l->watched);
+            usm_list_append(&usm__async_now.lists, &l->watched);
             continue;
         }
-        usm__mutex_unlock(&idle.lock);
+        usm__mutex_unlock(&usm__async_now.lock);
         usm__async_list_unref(l);
-        usm__mutex_lock(&idle.lock);
+        usm__mutex_lock(&usm__async_now.lock);
     }
-    idle.is_posted = false;
-    usm__mutex_unlock(&idle.lock);
+    usm__async_now.is_posted = false;
+    usm__mutex_unlock(&usm__async_now.lock);
 }
 
 /* Lock held, and released meanwhile. */
@@ -136,30 +128,30 @@ static int sleep_for(uint64_t ns)
 {
     struct timespec until = usm_clock_in(CLOCK_REALTIME, ns);
 
-    return usm__mutex_wait(&idle.lock, &idle.wake, &until);
+    return usm__mutex_wait(&usm__async_now.lock, &usm__async_now.wake, &until);
 }
 
 static void thread_main(void *arg)
 {
     (void)arg;
-    usm__mutex_lock(&idle.lock);
+    usm__mutex_lock(&usm__async_now.lock);
     for (;;) {
-        if (usm_list_is_empty(&idle.lists) && !idle.is_posted) {
-            if (sleep_for(LAST_NS) != 0 && usm_list_is_empty(&idle.lists))
+        if (usm_list_is_empty(&usm__async_now.lists) && !usm__async_now.is_posted) {
+            if (sleep_for(LAST_NS) != 0 && usm_list_is_empty(&usm__async_now.lists))
                 break;
             continue;
         }
         while (sleep_for(TICK_NS) == 0) /* nothing else wakes it */
             ;
-        if (!idle.is_posted && usm__executor_reserve() == USM_OK) {
-            idle.is_posted = true;
-            idle.job.run   = tick;
-            usm_list_init(&idle.job.link);
-            usm__executor_post(&idle.job);
+        if (!usm__async_now.is_posted && usm__executor_reserve() == USM_OK) {
+            usm__async_now.is_posted = true;
+            usm__async_now.job.run   = tick;
+            usm_list_init(&usm__async_now.job.link);
+            usm__executor_post(&usm__async_now.job);
         }
     }
-    idle.has_thread = false;
-    usm__mutex_unlock(&idle.lock);
+    usm__async_now.has_thread = false;
+    usm__mutex_unlock(&usm__async_now.lock);
 }
 
 void usm__async_watch(usm__async_list *l)
@@ -169,21 +161,21 @@ void usm__async_watch(usm__async_list *l)
     if (!usm_cas_acq_rel(&l->is_watched, &no, true))
         return;
     usm__async_list_ref(l);
-    usm__mutex_lock(&idle.lock);
-    usm_list_append(&idle.lists, &l->watched);
-    if (idle.has_thread)
-        pthread_cond_signal(&idle.wake);
+    usm__mutex_lock(&usm__async_now.lock);
+    usm_list_append(&usm__async_now.lists, &l->watched);
+    if (usm__async_now.has_thread)
+        pthread_cond_signal(&usm__async_now.wake);
     else /* without a thread the blocks wait for the next one, or for an allocation  */
-        idle.has_thread = usm__os_thread(thread_main, NULL, "usm-idle") == 0;
-    usm__mutex_unlock(&idle.lock);
+        usm__async_now.has_thread = usm__os_thread(thread_main, NULL, "usm-idle") == 0;
+    usm__mutex_unlock(&usm__async_now.lock);
 }
 
 void usm__async_idle_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&idle.lock, phase);
+    usm__mutex_fork(&usm__async_now.lock, phase);
     if (phase == USM_FORK_CHILD) {
-        pthread_cond_init(&idle.wake, NULL);
-        usm_list_init(&idle.lists);
-        idle.has_thread = idle.is_posted = false;
+        pthread_cond_init(&usm__async_now.wake, NULL);
+        usm_list_init(&usm__async_now.lists);
+        usm__async_now.has_thread = usm__async_now.is_posted = false;
     }
 }

@@ -100,6 +100,20 @@ typedef struct usm__async_pool {
     pthread_cond_t changed; /* lists or such blocks have become fewer                    */
 } usm__async_pool;
 
+/* Of the process. */
+typedef struct usm__async_state {
+    /* Grows with every fork: blocks that a queue of the parent freed are not for its child. */
+    _Atomic(unsigned) generation;
+    /* idle.c */
+    usm__mutex lock;
+    /* guarded by lock */
+    pthread_cond_t    wake;
+    usm_list          lists; /* usm__async_list.watched, with a reference each               */
+    bool              has_thread, is_posted;
+    usm__executor_job job;
+} usm__async_state;
+extern usm__async_state usm__async_now __attribute__((visibility("hidden")));
+
 /* An event behind some commands of a queue; counted. */
 typedef struct usm__async_event {
     usm_context      *ctx; /* counted */
