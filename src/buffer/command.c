@@ -22,16 +22,6 @@
 
 #define DEPS_INLINE 16
 
-/* Guarded by the lock of track.c. */
-static struct {
-    usm_list to_watch; /* each with a reference                                                 */
-    uint64_t under_way, ended; /* commands that were launched and whose end is reported          */
-    unsigned awaited; /* threads that sleep until any of them ends                              */
-    /* to_watch is not empty: set under the lock, read without it by the thread that may have set
-     * it. */
-    _Atomic(bool) has_wanted;
-} commands = {{&commands.to_watch, &commands.to_watch}, 0, 0, 0, false};
-
 /* ---- creation and freeing --------------------------------------------------------- */
 
 static usm_recycler kept =
@@ -166,9 +156,9 @@ err_memory:
 void usm__command_set_under_way(bool is_under_way)
 {
     if (is_under_way)
-        commands.under_way++;
+        usm__tracking.under_way++;
     else
-        commands.under_way--;
+        usm__tracking.under_way--;
 }
 
 #define UNWATCHED_MAX 4 /* commands of a buffer                                              */
@@ -223,23 +213,23 @@ void usm__command_want_watch(usm__command *c)
     if (usm__command_state_of(c) != USM__COMMAND_LAUNCHED)
         return;
     usm__command_become(c, USM__COMMAND_WATCHED);
-    commands.under_way++;
+    usm__tracking.under_way++;
     usm_ref_take(&c->refs);
-    usm_list_append(&commands.to_watch, &c->to_watch);
-    usm_store_relaxed(&commands.has_wanted, true);
+    usm_list_append(&usm__tracking.to_watch, &c->to_watch);
+    usm_store_relaxed(&usm__tracking.has_wanted, true);
 }
 
 void usm__commands_watch_wanted(void)
 {
     usm_list *it;
 
-    if (!usm_load_relaxed(&commands.has_wanted))
+    if (!usm_load_relaxed(&usm__tracking.has_wanted))
         return;
     do {
         usm__track_lock();
-        it = usm_list_pop(&commands.to_watch);
+        it = usm_list_pop(&usm__tracking.to_watch);
         if (!it)
-            usm_store_relaxed(&commands.has_wanted, false);
+            usm_store_relaxed(&usm__tracking.has_wanted, false);
         usm__track_unlock();
         if (it)
             watch(usm_container_of(it, usm__command, to_watch));
@@ -261,7 +251,7 @@ static void launched(usm__command *c, usm_event *ev)
     usm__track_lock();
     c->event       = ev;
     c->wants_watch = needs_watch(c);
-    commands.under_way += c->wants_watch;
+    usm__tracking.under_way += c->wants_watch;
     if (c->wants_watch)
         usm_ref_take(&c->refs); /* the completion's */
     usm__command_become(c, c->wants_watch ? USM__COMMAND_WATCHED : USM__COMMAND_LAUNCHED);
@@ -294,14 +284,14 @@ static bool leave(usm__command *c, usm_status status)
 
     for (size_t i = 0; i < c->nuses; i++)
         leave_order(&c->uses[i], status);
-    commands.under_way -= was_posted || from == USM__COMMAND_WATCHED;
+    usm__tracking.under_way -= was_posted || from == USM__COMMAND_WATCHED;
     if (was_posted)
         usm__posted_left();
-    commands.ended += was_run;
+    usm__tracking.ended += was_run;
     usm__edges_fire(&c->on_launch, NULL, status);
     usm__edges_fire(&c->on_done, NULL, status);
     usm__command_become(c, USM__COMMAND_DONE);
-    if (!was_posted || from == USM__COMMAND_EXPECTED || c->is_awaited || commands.awaited > 0)
+    if (!was_posted || from == USM__COMMAND_EXPECTED || c->is_awaited || usm__tracking.awaited > 0)
         usm__track_wake();
     return was_run;
 }
@@ -542,7 +532,7 @@ uint64_t usm__commands_ended(void)
     uint64_t n;
 
     usm__track_lock();
-    n = commands.ended;
+    n = usm__tracking.ended;
     usm__track_unlock();
     return n;
 }
@@ -552,11 +542,11 @@ bool usm__commands_await_end(uint64_t ended)
     bool has_ended;
 
     usm__track_lock();
-    commands.awaited++;
-    while (commands.ended == ended && commands.under_way > 0)
+    usm__tracking.awaited++;
+    while (usm__tracking.ended == ended && usm__tracking.under_way > 0)
         usm__track_sleep();
-    commands.awaited--;
-    has_ended = commands.ended != ended;
+    usm__tracking.awaited--;
+    has_ended = usm__tracking.ended != ended;
     usm__track_unlock();
     return has_ended;
 }
@@ -564,10 +554,10 @@ bool usm__commands_await_end(uint64_t ended)
 void usm__commands_fork(usm_fork_phase phase)
 {
     if (phase == USM_FORK_CHILD) {
-        usm_list_init(&commands.to_watch);
-        commands.under_way = 0;
-        commands.awaited   = 0;
-        usm_store_relaxed(&commands.has_wanted, false);
+        usm_list_init(&usm__tracking.to_watch);
+        usm__tracking.under_way = 0;
+        usm__tracking.awaited   = 0;
+        usm_store_relaxed(&usm__tracking.has_wanted, false);
         usm__entering_in_child();
         usm_recycler_in_child(&kept);
     }

@@ -33,10 +33,6 @@
 
 #include <string.h>
 
-/* Commands that may be coming; tasks without an event count until they end.  Guarded by the lock of
- * track.c. */
-static size_t ncoming;
-
 /* ---- what a command comes after ---------------------------------------------------------- */
 
 /* Reserves room for one more event that is still to come. */
@@ -155,7 +151,7 @@ static usm_status find_all(usm__command *c)
 
 static void settled(void)
 {
-    ncoming--;
+    usm__tracking.ncoming--;
 }
 
 void usm__posted_left(void)
@@ -200,7 +196,7 @@ static bool await(usm__command *c)
 
 bool usm__enter_later(usm__track_order *o, const usm__track_order_entry *e)
 {
-    if (ncoming == 0)
+    if (usm__tracking.ncoming == 0)
         return false;
     for (usm__track_order_entry *x = usm__track_order_next(o, e, false, NULL); x;
          x                         = usm__track_order_next(o, e, false, x))
@@ -228,7 +224,7 @@ void usm__command_join_orders(usm__command *c)
     for (size_t i = 0; i < c->nuses; i++)
         if (!c->uses[i].is_empty)
             usm__track_order_add(&usm__track_of(c->uses[i].root)->order, &c->uses[i].entry);
-    ncoming++;
+    usm__tracking.ncoming++;
 }
 
 void usm__command_leave_orders(usm__command *c)
@@ -274,5 +270,5 @@ usm_status usm__command_enter(usm__command *c)
 
 void usm__entering_in_child(void)
 {
-    ncoming = 0;
+    usm__tracking.ncoming = 0;
 }

@@ -14,22 +14,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct {
-    usm__mutex        lock;
-    pthread_cond_t    changed;
-    usm__memory      *memories; /* they live as long as the process, as devices do          */
-    usm_list          extents, copies; /* retired */
-    _Atomic(uint64_t) bytes;
-} all = {.lock    = USM__MUTEX_INIT(USM__RANK_LOCATIONS, "locations"),
-         .changed = PTHREAD_COND_INITIALIZER,
-         .extents = {&all.extents, &all.extents},
-         .copies  = {&all.copies, &all.copies}};
+usm__extents_state usm__extents = {.lock    = USM__MUTEX_INIT(USM__RANK_LOCATIONS, "locations"),
+                                   .changed = PTHREAD_COND_INITIALIZER,
+                                   .extents = {&usm__extents.extents, &usm__extents.extents},
+                                   .copies  = {&usm__extents.copies, &usm__extents.copies}};
 
 /* ---- the lock ------------------------------------------------------------------- */
 
 void usm__extents_lock(void)
 {
-    usm__mutex_lock(&all.lock);
+    usm__mutex_lock(&usm__extents.lock);
 }
 
 /* Freeing calls pools and drivers. */
@@ -37,9 +31,9 @@ void usm__extents_unlock(void)
 {
     usm_list extents, copies, *it;
 
-    usm_list_move(&all.extents, &extents);
-    usm_list_move(&all.copies, &copies);
-    usm__mutex_unlock(&all.lock);
+    usm_list_move(&usm__extents.extents, &extents);
+    usm_list_move(&usm__extents.copies, &copies);
+    usm__mutex_unlock(&usm__extents.lock);
     while ((it = usm_list_pop(&extents)))
         usm__extent_free(usm_container_of(it, usm__extent, link));
     while ((it = usm_list_pop(&copies)))
@@ -48,29 +42,29 @@ void usm__extents_unlock(void)
 
 void usm__extents_wait(void)
 {
-    (void)usm__mutex_wait(&all.lock, &all.changed, NULL);
+    (void)usm__mutex_wait(&usm__extents.lock, &usm__extents.changed, NULL);
 }
 
 void usm__extents_changed(void)
 {
-    (void)pthread_cond_broadcast(&all.changed);
+    (void)pthread_cond_broadcast(&usm__extents.changed);
 }
 
 void usm__locations_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&all.lock, phase);
+    usm__mutex_fork(&usm__extents.lock, phase);
     if (phase != USM_FORK_CHILD)
         return;
-    (void)pthread_cond_init(&all.changed, NULL);
-    usm_list_init(&all.extents);
-    usm_list_init(&all.copies);
+    (void)pthread_cond_init(&usm__extents.changed, NULL);
+    usm_list_init(&usm__extents.extents);
+    usm_list_init(&usm__extents.copies);
 }
 
 /* ---- devices -------------------------------------------------------------------- */
 
 usm__memory *usm__memory_find(const usm_device *dev)
 {
-    usm__memory *m = all.memories;
+    usm__memory *m = usm__extents.memories;
 
     while (m && m->dev != dev)
         m = m->next;
@@ -82,7 +76,7 @@ size_t usm__locations_devices(usm_device **list, size_t cap)
     size_t n = 0;
 
     usm__extents_lock();
-    for (usm__memory *m = all.memories; m && n < cap; m = m->next)
+    for (usm__memory *m = usm__extents.memories; m && n < cap; m = m->next)
         list[n++] = m->dev;
     usm__extents_unlock();
     return n;
@@ -97,8 +91,8 @@ usm__memory *usm__memory_of(usm_device *dev)
     if (!m && (m = usm__heap_alloc(sizeof *m))) {
         m->dev = dev;
         usm_list_init(&m->extents);
-        m->next      = all.memories;
-        all.memories = m;
+        m->next               = usm__extents.memories;
+        usm__extents.memories = m;
     }
     usm__extents_unlock();
     if (!m)
@@ -109,7 +103,7 @@ usm__memory *usm__memory_of(usm_device *dev)
 
 uint64_t usm__locations_device_bytes(void)
 {
-    return usm_load_relaxed(&all.bytes);
+    return usm_load_relaxed(&usm__extents.bytes);
 }
 
 /* ---- lists and counts ------------------------------------------------------------- */
@@ -201,12 +195,12 @@ void usm__extent_unlink(usm__extent *e)
 void usm__extent_retire(usm__extent *e)
 {
     usm__extent_unlink(e);
-    usm_list_append(&all.extents, &e->link);
+    usm_list_append(&usm__extents.extents, &e->link);
 }
 
 void usm__copying_retire(usm__copying *t)
 {
-    usm_list_append(&all.copies, &t->link);
+    usm_list_append(&usm__extents.copies, &t->link);
 }
 
 static bool has_all_of(const usm__extent *more, const usm__extent *e)
@@ -271,7 +265,7 @@ void usm__extent_free(usm__extent *e)
 
     usm__message_save(&message); /* this also runs when a failure is cleaned up */
     usm_free(e->at);
-    (void)usm_sub_relaxed(&all.bytes, (uint64_t)(e->end - e->start));
+    (void)usm_sub_relaxed(&usm__extents.bytes, (uint64_t)(e->end - e->start));
     usm__valid_fini(&e->holding.valid);
     if (!usm__context_is_inert(e->ctx))
         usm__context_unuse(e->ctx);
@@ -551,7 +545,7 @@ usm_status usm__extent_make(usm__locations *p, const usm__locations_want *want, 
     }
     e->at = at;
     usm__context_use(e->ctx);
-    (void)usm_add_relaxed(&all.bytes, (uint64_t)want->size);
+    (void)usm_add_relaxed(&usm__extents.bytes, (uint64_t)want->size);
     usm__extents_lock();
     usm_list_append(&p->extents, &e->link);
     usm_list_append(&m->extents, &e->lru);

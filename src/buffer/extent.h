@@ -81,6 +81,20 @@ struct usm__memory {
 
 /* ---- extent.c --------------------------------------------------------------------- */
 
+/* All memories, extents and copies. */
+typedef struct usm__extents_state {
+    usm__mutex lock;
+    /* guarded by lock */
+    pthread_cond_t changed;
+    usm__memory   *memories;        /* they live as long as the process, as devices do */
+    usm_list       extents, copies; /* retired                                         */
+    uint64_t       reaps;           /* calls of usm__locations_reap()                  */
+
+    _Atomic(uint64_t) bytes;
+    _Atomic(bool)     forces_copies; /* usm__locations_force_copies() */
+} usm__extents_state;
+extern usm__extents_state usm__extents __attribute__((visibility("hidden")));
+
 void usm__extents_lock(void);
 /* Then frees what was retired. */
 void usm__extents_unlock(void);

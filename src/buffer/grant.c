@@ -57,44 +57,41 @@
 
 static void run_line(usm__executor_job *job);
 
-static usm__mutex placing = USM__MUTEX_INIT(USM__RANK_PLACING, "held places");
-
-/* Guarded by the lock of track.c. */
 static struct {
+    usm__mutex placing;
+    /* guarded by the lock of track.c */
     usm_list commands;   /* deferred, without memory, in the order in which they were queued   */
     bool     is_running; /* a thread runs run_line(), or its job is posted                     */
     bool     granting;   /* it is getting a command its memory                                 */
     usm__executor_job job;
-} line = {
-    {&line.commands, &line.commands}, false, false, {{&line.job.link, &line.job.link}, run_line}};
-
-/* Changed under the lock of track.c, read without it. */
-static struct {
-    /* Commands that are neither launched nor failed: in the line, or about to enter it. */
+    /* Changed under that lock, read without it.  Commands that are neither launched nor failed: in
+     * the line, or about to enter it. */
     _Atomic(size_t) deferred;
     /* Commands that take memory at once and have no place in their queue yet; the number of threads
      * that sleep until there are none. */
     _Atomic(size_t)   taking, awaiting;
     _Atomic(uint64_t) granted; /* commands of the line granted so far                         */
-} count;
+} line = {.placing  = USM__MUTEX_INIT(USM__RANK_PLACING, "held places"),
+          .commands = {&line.commands, &line.commands},
+          .job      = {{&line.job.link, &line.job.link}, run_line}};
 
 /* ---- at once ------------------------------------------------------------------------------ */
 
 bool usm__grant_at_once(void)
 {
-    if (usm_load_relaxed(&count.deferred) > 0)
+    if (usm_load_relaxed(&line.deferred) > 0)
         return false;
-    (void)atomic_fetch_add(&count.taking, 1); /* before the check below: command/outside.c */
+    (void)atomic_fetch_add(&line.taking, 1); /* before the check below: command/outside.c */
     if (!usm__outside_awaited())
         return true;
-    (void)atomic_fetch_sub(&count.taking, 1);
+    (void)atomic_fetch_sub(&line.taking, 1);
     usm__track_wake();
     return false;
 }
 
 void usm__grant_placed(void)
 {
-    if (atomic_fetch_sub(&count.taking, 1) != 1 || atomic_load(&count.awaiting) == 0)
+    if (atomic_fetch_sub(&line.taking, 1) != 1 || atomic_load(&line.awaiting) == 0)
         return;
     usm__track_lock();
     usm__track_wake();
@@ -104,15 +101,15 @@ void usm__grant_placed(void)
 /* Under the lock. */
 static void await_placed(void)
 {
-    (void)atomic_fetch_add(&count.awaiting, 1);
-    while (atomic_load(&count.taking) > 0)
+    (void)atomic_fetch_add(&line.awaiting, 1);
+    while (atomic_load(&line.taking) > 0)
         usm__track_sleep();
-    (void)atomic_fetch_sub(&count.awaiting, 1);
+    (void)atomic_fetch_sub(&line.awaiting, 1);
 }
 
 void usm__grant_drain(void)
 {
-    if (atomic_load(&count.taking) == 0)
+    if (atomic_load(&line.taking) == 0)
         return;
     usm__track_lock();
     await_placed();
@@ -123,9 +120,9 @@ void usm__grant_drain(void)
 
 void usm__grant_hold_begin(void)
 {
-    usm__mutex_lock(&placing);
+    usm__mutex_lock(&line.placing);
     usm__track_lock();
-    (void)usm_add_relaxed(&count.deferred,
+    (void)usm_add_relaxed(&line.deferred,
                           (size_t)1); /* from now on no command takes memory at once */
     await_placed();
     usm__track_unlock();
@@ -139,10 +136,10 @@ void usm__grant_hold_end(usm__command *c, bool is_held)
         usm__command_become(c, USM__COMMAND_BLOCKED);
         usm__command_arrived();
     } else {
-        (void)usm_sub_relaxed(&count.deferred, (size_t)1);
+        (void)usm_sub_relaxed(&line.deferred, (size_t)1);
     }
     usm__track_unlock();
-    usm__mutex_unlock(&placing);
+    usm__mutex_unlock(&line.placing);
     usm__stall_watch();
 }
 
@@ -221,10 +218,10 @@ static void grant(usm__command *c)
     usm_status st = usm__command_launch_deferred(c);
 
     usm__track_lock();
-    (void)usm_sub_relaxed(&count.deferred, (size_t)1);
+    (void)usm_sub_relaxed(&line.deferred, (size_t)1);
     line.granting = false;
     usm__track_unlock();
-    (void)usm_add_relaxed(&count.granted, (uint64_t)1);
+    (void)usm_add_relaxed(&line.granted, (uint64_t)1);
     if (st == USM_OK)
         usm__command_watch(c);
     else
@@ -269,12 +266,12 @@ bool usm__grant_under_way(void)
 
 bool usm__grant_is_idle(void)
 {
-    return usm_load_relaxed(&count.deferred) == 0;
+    return usm_load_relaxed(&line.deferred) == 0;
 }
 
 uint64_t usm__grant_moves(void)
 {
-    return usm_load_relaxed(&count.granted) + usm__commands_ended();
+    return usm_load_relaxed(&line.granted) + usm__commands_ended();
 }
 
 /* ---- a thread that waits for itself --------------------------------------------------------- */
@@ -309,7 +306,7 @@ void usm__grant_warn_of_own_access(usm_queue *q)
     const usm__access_entry *h = NULL;
     char                     title[USM__SPACE_TITLE];
 
-    if (usm_load_relaxed(&count.deferred) == 0)
+    if (usm_load_relaxed(&line.deferred) == 0)
         return;
     usm__track_lock();
     USM_LIST_FOREACH (it, &line.commands) {
@@ -331,14 +328,14 @@ void usm__grant_warn_of_own_access(usm_queue *q)
 
 void usm__grant_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&placing, phase);
+    usm__mutex_fork(&line.placing, phase);
     if (phase != USM_FORK_CHILD)
         return;
     usm_list_init(&line.commands);
     usm_list_init(&line.job.link);
     line.is_running = line.granting = false;
     usm__stall_in_child();
-    usm_store_relaxed(&count.deferred, (size_t)0);
-    atomic_store(&count.taking, (size_t)0);
-    atomic_store(&count.awaiting, (size_t)0);
+    usm_store_relaxed(&line.deferred, (size_t)0);
+    atomic_store(&line.taking, (size_t)0);
+    atomic_store(&line.awaiting, (size_t)0);
 }

@@ -8,13 +8,12 @@
 #include "buffer/keep.h"
 
 #include "base/os.h"
+#include "buffer/track.h"
 
 struct usm__kept {
     usm__kept *next;
     size_t     first, last; /* blocks of the space                                            */
 };
-
-static usm__mutex lock = USM__MUTEX_INIT(USM__RANK_BUFFER, "kept buffers");
 
 static usm_status advise_blocks(usm_buffer *b, size_t first, size_t last, usm_buffer_advice advice)
 {
@@ -40,10 +39,10 @@ usm_status usm__buffer_keep(usm_buffer *root, size_t begin, size_t size)
         usm__heap_free(k);
         return st;
     }
-    usm__mutex_lock(&lock);
+    usm__mutex_lock(&usm__tracking.kept);
     k->next    = root->kept;
     root->kept = k;
-    usm__mutex_unlock(&lock);
+    usm__mutex_unlock(&usm__tracking.kept);
     return USM_OK;
 }
 
@@ -101,9 +100,9 @@ usm_status usm__buffer_unkeep(usm_buffer *root, size_t begin, size_t size)
     step       went  = STEP_DONE;
 
     while (went != STEP_NONE_LEFT) {
-        usm__mutex_lock(&lock);
+        usm__mutex_lock(&usm__tracking.kept);
         went = unkeep_one(root, first, last, &rest);
-        usm__mutex_unlock(&lock);
+        usm__mutex_unlock(&usm__tracking.kept);
         if (went == STEP_NEEDS_MEMORY && (rest = usm__heap_alloc(sizeof *rest)) == NULL)
             return usm__fail(USM_E_NO_MEMORY, "no host memory to record what stays in memory");
     }
@@ -125,9 +124,9 @@ void usm__buffer_unkeep_all(usm_buffer *root)
 void usm__kept_fork(usm_fork_phase phase)
 {
     if (phase == USM_FORK_PREPARE)
-        usm__mutex_lock_for_fork(&lock);
+        usm__mutex_lock_for_fork(&usm__tracking.kept);
     else if (phase == USM_FORK_PARENT)
-        usm__mutex_unlock_after_fork(&lock);
+        usm__mutex_unlock_after_fork(&usm__tracking.kept);
     else
-        usm__mutex_reset_in_child(&lock);
+        usm__mutex_reset_in_child(&usm__tracking.kept);
 }

@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-static _Atomic(bool) forces_copies;
-
 /* ---- lists of events -------------------------------------------------------------- */
 
 usm_status usm__locations_events_add(usm__locations_events *l, usm_event *ev)
@@ -95,12 +93,12 @@ void usm__locations_destroy(usm__locations *p)
 
 void usm__locations_force_copies(bool force)
 {
-    usm_store_relaxed(&forces_copies, force);
+    usm_store_relaxed(&usm__extents.forces_copies, force);
 }
 
 bool usm__locations_in_place(const usm_queue *q)
 {
-    return !usm_load_relaxed(&forces_copies) &&
+    return !usm_load_relaxed(&usm__extents.forces_copies) &&
            usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS);
 }
 

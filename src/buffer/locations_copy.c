@@ -199,14 +199,13 @@ static usm__copying *next_unseen(const usm__memory *m, uint64_t pass)
 
 void usm__locations_reap(usm__memory *m)
 {
-    static uint64_t passes; /* guarded by the lock */
-    usm__copying   *t;
-    uint64_t        pass;
-    usm__message    message;
+    usm__copying *t;
+    uint64_t      pass;
+    usm__message  message;
 
     usm__message_save(&message);
     usm__extents_lock();
-    pass = ++passes;
+    pass = ++usm__extents.reaps;
     while ((t = next_unseen(m, pass))) {
         usm_status st;
 

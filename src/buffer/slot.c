@@ -4,16 +4,15 @@
 #include "buffer/slot.h"
 
 #include "base/meta.h"
+#include "buffer/track.h"
 
 static usm__meta_type table_type = USM__META_TYPE(usm__open_table, 0, "tables of open accesses");
-/* Tables are never removed. */
-static _Atomic(usm__open_table *) tables;
 
 USM__THREAD_LOCAL usm__open_table *usm__open_here;
 
 static usm__open_table *take_free(void)
 {
-    for (usm__open_table *t = usm_load_acquire(&tables); t; t = t->next) {
+    for (usm__open_table *t = usm_load_acquire(&usm__tracking.tables); t; t = t->next) {
         bool is_free = true;
 
         if (usm_load_relaxed(&t->is_free) && usm_cas_acq_rel(&t->is_free, &is_free, false))
@@ -28,8 +27,8 @@ static usm__open_table *make_table(void)
 
     if (!table)
         return NULL;
-    table->next = usm_load_relaxed(&tables);
-    while (!usm_cas_acq_rel(&tables, &table->next, table))
+    table->next = usm_load_relaxed(&usm__tracking.tables);
+    while (!usm_cas_acq_rel(&usm__tracking.tables, &table->next, table))
         ;
     return table;
 }
@@ -78,7 +77,7 @@ bool usm__slot_adopt_next(const void *root, size_t *at, usm__slot_seen *seen)
 {
     size_t i = 0;
 
-    for (usm__open_table *t = atomic_load(&tables); t; t = t->next)
+    for (usm__open_table *t = atomic_load(&usm__tracking.tables); t; t = t->next)
         for (size_t k = 0; k < USM__OPEN_MAX; k++, i++) {
             if (i < *at || atomic_load(&t->slots[k].buffer) != (uintptr_t)root)
                 continue;

@@ -20,8 +20,6 @@
 #define LOOKS 4 /* within the configured time                                                   */
 #define TOLD  4 /* commands that are described                                                  */
 
-static _Atomic(bool) is_running;
-
 /* ---- the text -------------------------------------------------------------------------- */
 
 typedef struct text {
@@ -133,19 +131,19 @@ static void run(void *unused)
     do
         usm__os_sleep_ns(ms * 1000000 / LOOKS + 1000);
     while (look_once(&l, ms));
-    usm_store_release(&is_running, false);
+    usm_store_release(&usm__tracking.has_stall_thread, false);
 }
 
 void usm__stall_watch(void)
 {
-    if (usm_load_relaxed(&is_running) || usm__setting_size("queue_wait") == 0 ||
-        atomic_exchange(&is_running, true))
+    if (usm_load_relaxed(&usm__tracking.has_stall_thread) || usm__setting_size("queue_wait") == 0 ||
+        atomic_exchange(&usm__tracking.has_stall_thread, true))
         return;
     if (usm__os_thread(run, NULL, "usm-stall") != 0)
-        usm_store_release(&is_running, false);
+        usm_store_release(&usm__tracking.has_stall_thread, false);
 }
 
 void usm__stall_in_child(void)
 {
-    usm_store_relaxed(&is_running, false);
+    usm_store_relaxed(&usm__tracking.has_stall_thread, false);
 }

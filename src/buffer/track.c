@@ -10,19 +10,16 @@
 
 static usm_recycler kept_edges = USM_RECYCLER_INIT(sizeof(usm__edge), 4096);
 
-static struct {
-    usm__mutex     lock;
-    pthread_cond_t changed;
-    unsigned       sleepers;
-    usm_list       ready; /* waiters whose wait is over, not yet notified                       */
-} track = {USM__MUTEX_INIT_BRIEF(USM__RANK_ORDER, "order of buffers"),
-           PTHREAD_COND_INITIALIZER,
-           0,
-           {&track.ready, &track.ready}};
+usm__track_state usm__tracking = {.lock =
+                                      USM__MUTEX_INIT_BRIEF(USM__RANK_ORDER, "order of buffers"),
+                                  .changed  = PTHREAD_COND_INITIALIZER,
+                                  .ready    = {&usm__tracking.ready, &usm__tracking.ready},
+                                  .to_watch = {&usm__tracking.to_watch, &usm__tracking.to_watch},
+                                  .kept     = USM__MUTEX_INIT(USM__RANK_BUFFER, "kept buffers")};
 
 void usm__track_lock(void)
 {
-    usm__mutex_lock(&track.lock);
+    usm__mutex_lock(&usm__tracking.lock);
 }
 
 void usm__track_unlock(void)
@@ -31,9 +28,9 @@ void usm__track_unlock(void)
     usm_list *it;
 
     usm_list_init(&ready);
-    for (it = usm_list_pop(&track.ready); it; it = usm_list_pop(&track.ready))
+    for (it = usm_list_pop(&usm__tracking.ready); it; it = usm_list_pop(&usm__tracking.ready))
         usm_list_append(&ready, it);
-    usm__mutex_unlock(&track.lock);
+    usm__mutex_unlock(&usm__tracking.lock);
     for (it = usm_list_pop(&ready); it; it = usm_list_pop(&ready)) {
         usm__waiter *w = usm_container_of(it, usm__waiter, link);
 
@@ -43,26 +40,26 @@ void usm__track_unlock(void)
 
 void usm__track_sleep(void)
 {
-    track.sleepers++;
-    (void)usm__mutex_wait(&track.lock, &track.changed, NULL);
-    track.sleepers--;
+    usm__tracking.sleepers++;
+    (void)usm__mutex_wait(&usm__tracking.lock, &usm__tracking.changed, NULL);
+    usm__tracking.sleepers--;
 }
 
 void usm__track_wake(void)
 {
-    if (track.sleepers)
-        pthread_cond_broadcast(&track.changed);
+    if (usm__tracking.sleepers)
+        pthread_cond_broadcast(&usm__tracking.changed);
 }
 
 void usm__track_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&track.lock, phase);
+    usm__mutex_fork(&usm__tracking.lock, phase);
     if (phase != USM_FORK_CHILD)
         return;
-    pthread_cond_init(&track.changed, NULL);
-    usm_list_init(&track.ready);
+    pthread_cond_init(&usm__tracking.changed, NULL);
+    usm_list_init(&usm__tracking.ready);
     usm_recycler_in_child(&kept_edges);
-    track.sleepers = 0;
+    usm__tracking.sleepers = 0;
 }
 
 /* ---- edges ---------------------------------------------------------------------- */
@@ -91,7 +88,7 @@ void usm__edges_forget(void)
 void usm__waiter_notify(usm__waiter *who)
 {
     if (--who->waits == 0)
-        usm_list_append(&track.ready, &who->link);
+        usm_list_append(&usm__tracking.ready, &who->link);
 }
 
 void usm__edges_fire(usm__edge **list, usm_event *dep, usm_status status)

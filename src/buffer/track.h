@@ -62,6 +62,29 @@ typedef struct usm__access_entry {
     uint32_t    serial;
 } usm__access_entry;
 
+/* What all commands and accesses share. */
+typedef struct usm__track_state {
+    usm__mutex lock;
+    /* guarded by lock */
+    pthread_cond_t changed;
+    unsigned       sleepers;
+    usm_list       ready; /* waiters whose wait is over, not yet notified */
+    /* enter.c: commands that may be coming; tasks without an event count until they end */
+    size_t ncoming;
+    /* command.c */
+    usm_list to_watch;         /* each with a reference                                 */
+    uint64_t under_way, ended; /* commands that were launched and whose end is reported */
+    unsigned awaited;          /* threads that sleep until any of them ends             */
+
+    /* to_watch is not empty: set under the lock, read without it by the thread that may have set
+     * it */
+    _Atomic(bool)              has_wanted;
+    _Atomic(bool)              has_stall_thread; /* stall.c                           */
+    _Atomic(usm__open_table *) tables;           /* slot.c: they are never removed    */
+    usm__mutex                 kept;             /* guards usm_buffer.kept: keep.c    */
+} usm__track_state;
+extern usm__track_state usm__tracking __attribute__((visibility("hidden")));
+
 void usm__track_lock(void);
 void usm__track_unlock(void); /* and calls ready() of the waiters whose wait is over              */
 void usm__track_fork(usm_fork_phase phase);
