@@ -11,19 +11,12 @@
 
 #define SLICE_MS 20u
 
-/* Guarded by usm__job.lock. */
-static struct {
-    usm__group_agree *machine; /* NULL: the process is in no job */
-    bool              is_busy; /* a thread is in a call */
-    bool              is_sending;
-} agree;
-
 /* ---- messages ------------------------------------------------------------------------------ */
 
 /* The lock is held. */
 static void wake_if_over(void)
 {
-    if (agree.is_busy && !usm__group_agree_is_open(agree.machine))
+    if (usm__job.agree.is_busy && !usm__group_agree_is_open(usm__job.agree.machine))
         usm__messages_wake();
 }
 
@@ -32,10 +25,10 @@ static size_t next_message(uint32_t *to, unsigned char *text)
     size_t n = 0;
 
     usm__mutex_lock(&usm__job.lock);
-    if (agree.machine)
-        n = usm__group_agree_next(agree.machine, to, text);
+    if (usm__job.agree.machine)
+        n = usm__group_agree_next(usm__job.agree.machine, to, text);
     if (n == 0) {
-        agree.is_sending = false;
+        usm__job.agree.is_sending = false;
         usm__messages_wake(); /* see wait_for_sender() */
     }
     usm__mutex_unlock(&usm__job.lock);
@@ -51,8 +44,8 @@ void usm__agree_flush(void)
     bool          is_taken; /* by another thread */
 
     usm__mutex_lock(&usm__job.lock);
-    is_taken         = agree.is_sending;
-    agree.is_sending = true;
+    is_taken                  = usm__job.agree.is_sending;
+    usm__job.agree.is_sending = true;
     usm__mutex_unlock(&usm__job.lock);
     while (!is_taken && (n = next_message(&to, text)) > 0)
         (void)usm__job_send(to, USM__JOB_AGREE, text, n); /* the loss of a rank is reported
@@ -62,9 +55,9 @@ void usm__agree_flush(void)
 /* The lock is held. */
 void usm__agree_lost(uint32_t rank)
 {
-    if (!agree.machine)
+    if (!usm__job.agree.machine)
         return;
-    usm__group_agree_lost(agree.machine, rank);
+    usm__group_agree_lost(usm__job.agree.machine, rank);
     wake_if_over();
 }
 
@@ -72,8 +65,8 @@ static void came(void *arg, uint32_t from, const void *data, size_t size)
 {
     (void)arg;
     usm__mutex_lock(&usm__job.lock);
-    if (agree.machine) {
-        usm__group_agree_message(agree.machine, from, data, size);
+    if (usm__job.agree.machine) {
+        usm__group_agree_message(usm__job.agree.machine, from, data, size);
         wake_if_over();
     }
     usm__mutex_unlock(&usm__job.lock);
@@ -96,8 +89,8 @@ static bool wait_a_slice(const struct timespec *end, unsigned ms, bool *was_woke
     usm__mutex_lock(&usm__job.lock);
     now   = usm__job_deadline(0);
     slice = usm__job_deadline(ms < SLICE_MS ? ms : SLICE_MS);
-    more  = usm__job.phase == USM__JOB_ATTACHED && usm__group_agree_is_open(agree.machine) &&
-           is_before(&now, end);
+    more  = usm__job.phase == USM__JOB_ATTACHED &&
+           usm__group_agree_is_open(usm__job.agree.machine) && is_before(&now, end);
     if (more)
         *was_woken = usm__mutex_wait(&usm__job.lock, &usm__job.changed,
                                      is_before(end, &slice) ? end : &slice) == 0;
@@ -130,7 +123,7 @@ static void wait_for_end(const struct timespec *end)
 static void wait_for_sender(void)
 {
     usm__mutex_lock(&usm__job.lock);
-    while (agree.is_sending)
+    while (usm__job.agree.is_sending)
         (void)usm__mutex_wait(&usm__job.lock, &usm__job.changed, NULL);
     usm__mutex_unlock(&usm__job.lock);
 }
@@ -146,7 +139,7 @@ static usm_status check(const void *mine, size_t size, const void *all)
         return usm__fail(USM_E_INVALID, "ranks agree about 1 to %u bytes, not %zu",
                          USM__GROUP_AGREE_BYTES, size);
     st = usm__job_check();
-    if (st == USM_OK && agree.is_busy)
+    if (st == USM_OK && usm__job.agree.is_busy)
         return usm__fail(USM_E_BUSY, "two threads are in calls of all ranks at a time");
     return st;
 }
@@ -160,10 +153,11 @@ static usm_status begin(const void *mine, size_t size, const void *all, bool *is
     if (st == USM_OK) {
         for (uint32_t rank = 0; rank < usm__job.table.nranks; rank++)
             if (usm__job.table.state[rank] == USM_PLACE_LOST)
-                usm__group_agree_lost(agree.machine, rank); /* else it counts as lost meanwhile */
-        agree.is_busy = true;
-        usm__group_agree_begin(agree.machine, mine, size);
-        *is_root = usm__group_agree_is_root(agree.machine);
+                usm__group_agree_lost(usm__job.agree.machine,
+                                      rank); /* else it counts as lost meanwhile */
+        usm__job.agree.is_busy = true;
+        usm__group_agree_begin(usm__job.agree.machine, mine, size);
+        *is_root = usm__group_agree_is_root(usm__job.agree.machine);
     }
     usm__mutex_unlock(&usm__job.lock);
     return st;
@@ -172,7 +166,7 @@ static usm_status begin(const void *mine, size_t size, const void *all, bool *is
 /* The lock is held. */
 static usm_status notify(void *all, uint32_t *which)
 {
-    const usm_status st = usm__group_agree_result(agree.machine, all, which);
+    const usm_status st = usm__group_agree_result(usm__job.agree.machine, all, which);
 
     if (st == USM_OK)
         return USM_OK;
@@ -190,10 +184,10 @@ static usm_status finish(void *all, uint32_t *which)
     usm__mutex_lock(&usm__job.lock);
     st = usm__job_check();
     if (st == USM_OK) {
-        usm__group_agree_give_up(agree.machine); /* if time is over */
+        usm__group_agree_give_up(usm__job.agree.machine); /* if time is over */
         st = notify(all, which);
     }
-    agree.is_busy = false;
+    usm__job.agree.is_busy = false;
     usm__mutex_unlock(&usm__job.lock);
     return st;
 }
@@ -228,7 +222,7 @@ usm_status usm__agree_start(void)
 
     if (!a)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the job's %u ranks", t->nranks);
-    agree.machine = a;
+    usm__job.agree.machine = a;
     usm__job_listen(USM__JOB_AGREE, came, NULL);
     return USM_OK;
 }
@@ -238,12 +232,12 @@ void usm__agree_stop(void)
 {
     usm__job_listen(USM__JOB_AGREE, NULL, NULL);
     usm__mutex_lock(&usm__job.lock);
-    usm__group_agree_destroy(agree.machine);
-    agree.machine = NULL;
+    usm__group_agree_destroy(usm__job.agree.machine);
+    usm__job.agree.machine = NULL;
     usm__mutex_unlock(&usm__job.lock);
 }
 
 void usm__agree_fork_child(void)
 {
-    agree.is_busy = agree.is_sending = false;
+    usm__job.agree.is_busy = usm__job.agree.is_sending = false;
 }

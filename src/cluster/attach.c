@@ -25,8 +25,6 @@
 usm__job_state usm__job = {.lock    = USM__MUTEX_INIT(USM__RANK_JOB, "job"),
                            .changed = PTHREAD_COND_INITIALIZER};
 
-static usm_transport_ops mpi_tier; /* "mpi": the module's table, except its name and open() */
-
 static void make_condition(void)
 {
     (void)usm_cond_init_monotonic(&usm__job.changed);
@@ -128,21 +126,22 @@ const usm_transport_ops *usm__job_tier(const usm_host_api *api)
     if (usm__job_check() == USM_OK)
         ops = usm__job.ops;
     if (ops) {
-        mpi_tier      = *ops;
-        mpi_tier.name = "mpi";
-        mpi_tier.open = open_tier;
-        mpi_tier.caps &= ~(uint32_t)USM_TRANSPORT_CAP_JOB; /* as "mpi" it only stores blocks */
-        mpi_tier.attach       = NULL;
-        mpi_tier.detach       = NULL;
-        mpi_tier.app_comm     = NULL;
-        mpi_tier.serve        = NULL;
-        mpi_tier.members      = NULL;
-        mpi_tier.member       = NULL;
-        mpi_tier.send         = NULL;
-        mpi_tier.job_describe = NULL;
+        usm__job.mpi_tier      = *ops;
+        usm__job.mpi_tier.name = "mpi";
+        usm__job.mpi_tier.open = open_tier;
+        usm__job.mpi_tier.caps &=
+            ~(uint32_t)USM_TRANSPORT_CAP_JOB; /* as "mpi" it only stores blocks */
+        usm__job.mpi_tier.attach       = NULL;
+        usm__job.mpi_tier.detach       = NULL;
+        usm__job.mpi_tier.app_comm     = NULL;
+        usm__job.mpi_tier.serve        = NULL;
+        usm__job.mpi_tier.members      = NULL;
+        usm__job.mpi_tier.member       = NULL;
+        usm__job.mpi_tier.send         = NULL;
+        usm__job.mpi_tier.job_describe = NULL;
     }
     usm__mutex_unlock(&usm__job.lock);
-    return ops ? &mpi_tier : NULL;
+    return ops ? &usm__job.mpi_tier : NULL;
 }
 
 /* ---- members --------------------------------------------------------------------------------- */

@@ -16,7 +16,8 @@
 #include "base/status.h"
 #include "device/handle.h"
 
-#define USM__JOB_NO_RANK UINT32_MAX /* a server */
+#define USM__JOB_NO_RANK  UINT32_MAX /* a server */
+#define USM__JOB_WATCHERS 4
 
 typedef enum usm__job_phase {
     USM__JOB_ALONE,     /* never attached */
@@ -38,6 +39,18 @@ typedef struct usm__job_table {
     bool     *is_new;    /* by rank: watchers have not been called yet */
 } usm__job_table;
 
+/* What is received on one tag: who is called, and the messages that nobody has taken. */
+typedef struct usm__job_inbox {
+    usm__job_listener *fn;
+    void              *arg;
+    usm_list           queue;
+} usm__job_inbox;
+
+typedef struct usm__job_watching {
+    usm__job_watcher *fn;
+    void             *arg;
+} usm__job_watching;
+
 typedef struct usm__job_state {
     usm__mutex     lock;
     pthread_cond_t changed; /* uses CLOCK_MONOTONIC */
@@ -49,6 +62,24 @@ typedef struct usm__job_state {
     uint32_t                 self_member;
     unsigned                 inside; /* calls of the module in progress */
     char                     module[32];
+    /* "mpi": the module's table, except its name and open(); fixed after the first attempt */
+    usm_transport_ops mpi_tier;
+    struct usm_key   *key; /* key.c: created at the first attempt, by one thread */
+    struct {
+        struct usm__group_agree *machine; /* NULL: the process is in no job */
+        bool                     is_busy; /* a thread is in a call          */
+        bool                     is_sending;
+    } agree; /* agree.c */
+    struct {
+        bool              is_ready; /* the queues are initialized */
+        usm__job_inbox    tags[USM__JOB_TAGS];
+        usm__job_watching watchers[USM__JOB_WATCHERS];
+        bool              calling; /* `caller` is calling a listener or the watchers */
+        pthread_t         caller;
+        uint32_t          calling_tag; /* 0: watchers */
+        unsigned          waiting;     /* threads that wait for the end of that call */
+        bool              runs, stop;  /* of the thread */
+    } box;                             /* messages.c */
 } usm__job_state;
 
 extern usm__job_state usm__job;

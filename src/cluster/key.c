@@ -11,8 +11,6 @@
 #include <errno.h>
 #include <string.h>
 
-static usm_key *kept; /* created at the first attempt, by one thread: attach.c ensures that */
-
 usm_status usm__job_key(const void **key, size_t *size)
 {
     static const usm_key_source from = {"job_key", "job_key_file", "USM_JOB_KEY"};
@@ -20,18 +18,18 @@ usm_status usm__job_key(const void **key, size_t *size)
     size_t                      n = 0;
     usm_status                  st;
 
-    if (!kept)
-        kept = usm__os_secret_map(sizeof *kept);
-    if (!kept)
+    if (!usm__job.key)
+        usm__job.key = usm__os_secret_map(sizeof *usm__job.key);
+    if (!usm__job.key)
         return usm__fail(USM_E_SYSTEM, "no memory for the job's key: %s",
                          strerror_r(errno, words, sizeof words));
     st = usm__settings_refusal(); /* a malformed USM_JOB_KEY does not count as no key */
     if (st == USM_OK)
-        st = usm_key_take(&usm__registry_api, &from, kept, &n);
-    usm__os_secret_wipe(kept->text, sizeof kept->text);
+        st = usm_key_take(&usm__registry_api, &from, usm__job.key, &n);
+    usm__os_secret_wipe(usm__job.key->text, sizeof usm__job.key->text);
     if (st != USM_OK)
         return st;
-    *key  = n > 0 ? kept->bytes : NULL;
+    *key  = n > 0 ? usm__job.key->bytes : NULL;
     *size = n;
     return USM_OK;
 }

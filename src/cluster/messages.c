@@ -20,37 +20,12 @@
 #include <errno.h>
 #include <string.h>
 
-#define WATCHERS 4
-
 typedef struct message {
     usm_list link;
     uint32_t member, tag;
     size_t   size;
     char     data[];
 } message;
-
-typedef struct listener {
-    usm__job_listener *fn;
-    void              *arg;
-    usm_list           queue;
-} listener;
-
-typedef struct watcher {
-    usm__job_watcher *fn;
-    void             *arg;
-} watcher;
-
-/* Guarded by usm__job.lock. */
-static struct {
-    bool      is_ready; /* the queues are initialized */
-    listener  tags[USM__JOB_TAGS];
-    watcher   watchers[WATCHERS];
-    bool      calling; /* `caller` is calling a listener or the watchers */
-    pthread_t caller;
-    uint32_t  calling_tag; /* 0: watchers */
-    unsigned  waiting;     /* threads that wait for the end of that call */
-    bool      runs, stop;  /* of the thread */
-} box;
 
 /* ---- waiting with the lock ----------------------------------------------------------------- */
 
@@ -67,9 +42,9 @@ static void wait_for_change(void)
 /* Waits for the end of the call in progress. */
 static void wait_for_end(void)
 {
-    box.waiting++;
+    usm__job.box.waiting++;
     wait_for_change();
-    box.waiting--;
+    usm__job.box.waiting--;
 }
 
 void usm__messages_wake(void)
@@ -81,26 +56,26 @@ void usm__messages_wake(void)
 
 /* What is to be delivered without the lock: a message, or the state of a rank to the watchers. */
 typedef struct call {
-    uint32_t        tag; /* 0: watchers */
-    uint32_t        rank;
-    listener        to;
-    const void     *data;
-    size_t          size;
-    message        *kept; /* freed afterwards; NULL */
-    usm_place_state state;
-    watcher         watchers[WATCHERS];
+    uint32_t          tag; /* 0: watchers */
+    uint32_t          rank;
+    usm__job_inbox    to;
+    const void       *data;
+    size_t            size;
+    message          *kept; /* freed afterwards; NULL */
+    usm_place_state   state;
+    usm__job_watching watchers[USM__JOB_WATCHERS];
 } call;
 
 static bool is_mine(void)
 {
-    return box.calling && pthread_equal(box.caller, pthread_self());
+    return usm__job.box.calling && pthread_equal(usm__job.box.caller, pthread_self());
 }
 
 static void begin_call(const call *c)
 {
-    box.calling     = true;
-    box.calling_tag = c->tag;
-    box.caller      = pthread_self();
+    usm__job.box.calling     = true;
+    usm__job.box.calling_tag = c->tag;
+    usm__job.box.caller      = pthread_self();
 }
 
 static uint32_t rank_of(uint32_t member)
@@ -110,7 +85,7 @@ static uint32_t rank_of(uint32_t member)
 
 static bool may_deliver(uint32_t tag)
 {
-    return usm__job.phase == USM__JOB_ATTACHED && box.tags[tag].fn;
+    return usm__job.phase == USM__JOB_ATTACHED && usm__job.box.tags[tag].fn;
 }
 
 /* pre: no call is in progress. */
@@ -118,7 +93,7 @@ static void choose_listener(uint32_t tag, uint32_t member, const void *data, siz
 {
     c->tag  = tag;
     c->rank = rank_of(member);
-    c->to   = box.tags[tag];
+    c->to   = usm__job.box.tags[tag];
     c->data = data;
     c->size = size;
     begin_call(c);
@@ -127,7 +102,7 @@ static void choose_listener(uint32_t tag, uint32_t member, const void *data, siz
 static bool choose_message(call *c)
 {
     for (uint32_t tag = 1; tag < USM__JOB_TAGS; tag++) {
-        usm_list *it = may_deliver(tag) ? usm_list_pop(&box.tags[tag].queue) : NULL;
+        usm_list *it = may_deliver(tag) ? usm_list_pop(&usm__job.box.tags[tag].queue) : NULL;
 
         if (!it)
             continue;
@@ -148,7 +123,7 @@ static bool choose_change(call *c)
         return false;
     t->is_new[c->rank] = false;
     c->state           = (usm_place_state)t->state[c->rank];
-    memcpy(c->watchers, box.watchers, sizeof c->watchers);
+    memcpy(c->watchers, usm__job.box.watchers, sizeof c->watchers);
     if (c->state == USM_PLACE_LOST)
         usm__agree_lost(c->rank);
     begin_call(c);
@@ -160,15 +135,15 @@ static void make_call(const call *c)
 {
     if (c->tag == 0)
         usm__agree_flush();
-    for (size_t i = 0; i < WATCHERS; i++)
+    for (size_t i = 0; i < USM__JOB_WATCHERS; i++)
         if (c->watchers[i].fn)
             c->watchers[i].fn(c->watchers[i].arg, c->rank, c->state);
     if (c->tag != 0 && c->rank != USM__JOB_NO_RANK) /* servers send no messages to ranks */
         c->to.fn(c->to.arg, c->rank, c->data, c->size);
     usm__heap_free(c->kept);
     usm__mutex_lock(&usm__job.lock);
-    box.calling = false;
-    if (box.waiting) /* otherwise each message would cost a change of threads */
+    usm__job.box.calling = false;
+    if (usm__job.box.waiting) /* otherwise each message would cost a change of threads */
         usm__messages_wake();
     usm__mutex_unlock(&usm__job.lock);
 }
@@ -177,10 +152,10 @@ static void deliver_all(void *arg)
 {
     (void)arg;
     usm__mutex_lock(&usm__job.lock);
-    while (!box.stop) {
+    while (!usm__job.box.stop) {
         call c = {.tag = 0};
 
-        if (box.calling) {
+        if (usm__job.box.calling) {
             wait_for_end();
         } else if (!choose_message(&c) && !choose_change(&c)) {
             wait_for_change();
@@ -190,7 +165,7 @@ static void deliver_all(void *arg)
             usm__mutex_lock(&usm__job.lock);
         }
     }
-    box.runs = false;
+    usm__job.box.runs = false;
     usm__messages_wake();
     usm__mutex_unlock(&usm__job.lock);
 }
@@ -211,13 +186,13 @@ static void keep(uint32_t member, uint32_t tag, const void *data, size_t size)
     m->size   = size;
     if (size > 0)
         memcpy(m->data, data, size);
-    usm_list_append(&box.tags[tag].queue, &m->link);
+    usm_list_append(&usm__job.box.tags[tag].queue, &m->link);
     usm__messages_wake();
 }
 
 static bool is_direct(uint32_t tag)
 {
-    return may_deliver(tag) && usm_list_is_empty(&box.tags[tag].queue) && !is_mine();
+    return may_deliver(tag) && usm_list_is_empty(&usm__job.box.tags[tag].queue) && !is_mine();
 }
 
 void usm__messages_came(void *user, uint32_t from, uint32_t tag, const void *data, size_t size)
@@ -228,7 +203,7 @@ void usm__messages_came(void *user, uint32_t from, uint32_t tag, const void *dat
     if (tag == 0 || tag >= USM__JOB_TAGS || size > USM__JOB_MESSAGE_MAX)
         return; /* of another release, or not a message of libusm */
     usm__mutex_lock(&usm__job.lock);
-    while (is_direct(tag) && box.calling)
+    while (is_direct(tag) && usm__job.box.calling)
         wait_for_end(); /* a listener itself does not wait */
     if (is_direct(tag))
         choose_listener(tag, from, data, size, &c);
@@ -321,9 +296,9 @@ void usm__job_set_patience(uint64_t ns)
 void usm__job_listen(usm__job_tag tag, usm__job_listener *fn, void *arg)
 {
     usm__mutex_lock(&usm__job.lock);
-    box.tags[tag].fn  = fn;
-    box.tags[tag].arg = arg;
-    while (!fn && box.calling && box.calling_tag == (uint32_t)tag && !is_mine())
+    usm__job.box.tags[tag].fn  = fn;
+    usm__job.box.tags[tag].arg = arg;
+    while (!fn && usm__job.box.calling && usm__job.box.calling_tag == (uint32_t)tag && !is_mine())
         wait_for_end();
     usm__messages_wake();
     usm__mutex_unlock(&usm__job.lock);
@@ -334,21 +309,21 @@ void usm__job_watch(usm__job_watcher *fn, void *arg)
     size_t i = 0;
 
     usm__mutex_lock(&usm__job.lock);
-    while (i < WATCHERS && box.watchers[i].fn)
+    while (i < USM__JOB_WATCHERS && usm__job.box.watchers[i].fn)
         i++;
-    usm_assert(i < WATCHERS);
-    if (i < WATCHERS)
-        box.watchers[i] = (watcher){fn, arg};
+    usm_assert(i < USM__JOB_WATCHERS);
+    if (i < USM__JOB_WATCHERS)
+        usm__job.box.watchers[i] = (usm__job_watching){fn, arg};
     usm__mutex_unlock(&usm__job.lock);
 }
 
 void usm__job_unwatch(usm__job_watcher *fn, void *arg)
 {
     usm__mutex_lock(&usm__job.lock);
-    for (size_t i = 0; i < WATCHERS; i++)
-        if (box.watchers[i].fn == fn && box.watchers[i].arg == arg)
-            box.watchers[i] = (watcher){NULL, NULL};
-    while (box.calling && box.calling_tag == 0 && !is_mine())
+    for (size_t i = 0; i < USM__JOB_WATCHERS; i++)
+        if (usm__job.box.watchers[i].fn == fn && usm__job.box.watchers[i].arg == arg)
+            usm__job.box.watchers[i] = (usm__job_watching){NULL, NULL};
+    while (usm__job.box.calling && usm__job.box.calling_tag == 0 && !is_mine())
         wait_for_end();
     usm__mutex_unlock(&usm__job.lock);
 }
@@ -370,7 +345,7 @@ static void forget_all(void)
     for (size_t tag = 0; tag < USM__JOB_TAGS; tag++) {
         usm_list *it;
 
-        while ((it = usm_list_pop(&box.tags[tag].queue)))
+        while ((it = usm_list_pop(&usm__job.box.tags[tag].queue)))
             usm__heap_free(usm_container_of(it, message, link));
     }
 }
@@ -381,16 +356,16 @@ usm_status usm__messages_start(void)
     int  error;
 
     usm__mutex_lock(&usm__job.lock);
-    for (size_t tag = 0; !box.is_ready && tag < USM__JOB_TAGS; tag++)
-        usm_list_init(&box.tags[tag].queue);
-    box.is_ready = box.runs = true;
-    box.stop                = false;
+    for (size_t tag = 0; !usm__job.box.is_ready && tag < USM__JOB_TAGS; tag++)
+        usm_list_init(&usm__job.box.tags[tag].queue);
+    usm__job.box.is_ready = usm__job.box.runs = true;
+    usm__job.box.stop                         = false;
     usm__mutex_unlock(&usm__job.lock);
     error = usm__os_thread(deliver_all, NULL, "usm-job");
     if (error == 0)
         return USM_OK;
     usm__mutex_lock(&usm__job.lock);
-    box.runs = false;
+    usm__job.box.runs = false;
     usm__mutex_unlock(&usm__job.lock);
     return usm__fail(error == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM,
                      "no thread for messages of the job: %s",
@@ -400,9 +375,9 @@ usm_status usm__messages_start(void)
 void usm__messages_stop(void)
 {
     usm__mutex_lock(&usm__job.lock);
-    box.stop = true;
+    usm__job.box.stop = true;
     usm__messages_wake();
-    while (box.runs && !is_mine())
+    while (usm__job.box.runs && !is_mine())
         wait_for_change();
     forget_all();
     usm__mutex_unlock(&usm__job.lock);
@@ -410,11 +385,11 @@ void usm__messages_stop(void)
 
 void usm__messages_fork_child(void)
 {
-    box.calling = box.runs = false;
-    box.waiting            = 0;
-    if (box.is_ready)
+    usm__job.box.calling = usm__job.box.runs = false;
+    usm__job.box.waiting                     = 0;
+    if (usm__job.box.is_ready)
         forget_all();
-    memset(box.watchers, 0, sizeof box.watchers);
+    memset(usm__job.box.watchers, 0, sizeof usm__job.box.watchers);
     for (size_t tag = 0; tag < USM__JOB_TAGS; tag++)
-        box.tags[tag].fn = NULL;
+        usm__job.box.tags[tag].fn = NULL;
 }
