@@ -23,14 +23,7 @@
 #define EARLY_MAX   4096u
 #define ALL         UINT32_MAX /* launches of a team; no launch reaches that number */
 
-usm__mutex usm__ranks_lock = USM__MUTEX_INIT(USM__RANK_RANKS, "ranks");
-
-/* guarded by the lock */
-static struct {
-    bool     is_ready, listens;
-    uint32_t next, nearly;
-    usm_list teams, early;
-} all;
+usm__ranks_state usm__ranks_all = {.lock = USM__MUTEX_INIT(USM__RANK_RANKS, "ranks")};
 
 /* ---- messages ------------------------------------------------------------------------------ */
 
@@ -49,7 +42,7 @@ usm__packet *usm__packet_make(uint32_t rank, const void *data, size_t size)
 
 static usm__ranks *find_team(uint32_t id)
 {
-    USM_LIST_FOREACH (it, &all.teams) {
+    USM_LIST_FOREACH (it, &usm__ranks_all.teams) {
         usm__ranks *ranks = usm_container_of(it, usm__ranks, link);
 
         if (ranks->id == id)
@@ -73,7 +66,8 @@ static usm__ranks_launch *find_launch(usm__ranks *ranks, uint32_t number)
 static void keep_early(usm__ranks *ranks, uint32_t launch, uint32_t from, const void *data,
                        size_t size)
 {
-    usm__packet *packet = all.nearly < EARLY_MAX ? usm__packet_make(from, data, size) : NULL;
+    usm__packet *packet =
+        usm__ranks_all.nearly < EARLY_MAX ? usm__packet_make(from, data, size) : NULL;
 
     if (!packet) {
         usm__log(USM_LOG_ERROR, "a message of rank %u for a future launch is lost: no memory",
@@ -82,8 +76,8 @@ static void keep_early(usm__ranks *ranks, uint32_t launch, uint32_t from, const 
             ranks->deaf_until = launch + 1;
         return;
     }
-    all.nearly++;
-    usm_list_append(&all.early, &packet->link);
+    usm__ranks_all.nearly++;
+    usm_list_append(&usm__ranks_all.early, &packet->link);
 }
 
 static void hear(void *arg, uint32_t from, const void *data, size_t size)
@@ -99,16 +93,16 @@ static void hear(void *arg, uint32_t from, const void *data, size_t size)
                  size);
         return;
     }
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     ranks = find_team(msg.team);
     l     = ranks ? find_launch(ranks, msg.launch) : NULL;
     if (l && (msg.op == USM__WIRE_DATA || msg.op == USM__WIRE_ACK))
         usm__ranks_bytes_came(l, from, &msg);
     else if (l)
         usm__ranks_launch_came(l, from, data, size);
-    else if (ranks ? msg.launch >= ranks->next : msg.team >= all.next)
+    else if (ranks ? msg.launch >= ranks->next : msg.team >= usm__ranks_all.next)
         keep_early(ranks, msg.launch, from, data, size);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
 }
 
 static void watch(void *arg, uint32_t rank, usm_place_state state)
@@ -116,14 +110,14 @@ static void watch(void *arg, uint32_t rank, usm_place_state state)
     (void)arg;
     if (state != USM_PLACE_LOST)
         return;
-    usm__mutex_lock(&usm__ranks_lock);
-    USM_LIST_FOREACH (it, &all.teams) {
+    usm__mutex_lock(&usm__ranks_all.lock);
+    USM_LIST_FOREACH (it, &usm__ranks_all.teams) {
         const usm__ranks *ranks = usm_container_of(it, usm__ranks, link);
 
         USM_LIST_FOREACH (at, &ranks->launches)
             usm__ranks_launch_lost(usm_container_of(at, usm__ranks_launch, link), rank);
     }
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
 }
 
 static bool is_of(const usm__packet *packet, const usm__ranks *ranks, uint32_t launch)
@@ -140,11 +134,11 @@ void usm__ranks_register(usm__ranks *ranks, usm__ranks_launch *l)
     if (l->number < ranks->deaf_until) /* it would wait for the lost message */
         l->broken = USM_E_NO_MEMORY;
     usm_list_append(&ranks->launches, &l->link);
-    USM_LIST_FOREACH_SAFE (it, next, &all.early) {
+    USM_LIST_FOREACH_SAFE (it, next, &usm__ranks_all.early) {
         if (!is_of(usm_container_of(it, usm__packet, link), ranks, l->number))
             continue;
         usm_list_remove(it);
-        all.nearly--;
+        usm__ranks_all.nearly--;
         usm_list_append(&l->in, it);
     }
     for (uint32_t r = 0; r < ranks->count; r++)
@@ -155,13 +149,13 @@ void usm__ranks_register(usm__ranks *ranks, usm__ranks_launch *l)
 /* The lock is held. */
 static void drop_early(const usm__ranks *ranks, uint32_t launch)
 {
-    USM_LIST_FOREACH_SAFE (it, next, &all.early) {
+    USM_LIST_FOREACH_SAFE (it, next, &usm__ranks_all.early) {
         usm__packet *packet = usm_container_of(it, usm__packet, link);
 
         if (!is_of(packet, ranks, launch))
             continue;
         usm_list_remove(it);
-        all.nearly--;
+        usm__ranks_all.nearly--;
         usm__heap_free(packet);
     }
 }
@@ -178,18 +172,18 @@ static void enter(usm__ranks *ranks)
 {
     bool listens;
 
-    usm__mutex_lock(&usm__ranks_lock);
-    if (!all.is_ready) {
-        usm_list_init(&all.teams);
-        usm_list_init(&all.early);
-        all.is_ready = true;
+    usm__mutex_lock(&usm__ranks_all.lock);
+    if (!usm__ranks_all.is_ready) {
+        usm_list_init(&usm__ranks_all.teams);
+        usm_list_init(&usm__ranks_all.early);
+        usm__ranks_all.is_ready = true;
     }
-    ranks->id = all.next++;
+    ranks->id = usm__ranks_all.next++;
     usm_list_init(&ranks->launches);
-    usm_list_append(&all.teams, &ranks->link);
-    listens     = all.listens;
-    all.listens = true;
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm_list_append(&usm__ranks_all.teams, &ranks->link);
+    listens                = usm__ranks_all.listens;
+    usm__ranks_all.listens = true;
+    usm__mutex_unlock(&usm__ranks_all.lock);
     if (listens)
         return;
     usm__job_listen(USM__JOB_TEAMS, hear, NULL);
@@ -200,10 +194,10 @@ void usm__ranks_destroy(usm__ranks *ranks)
 {
     if (!ranks)
         return;
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     usm_list_remove(&ranks->link);
     drop_early(ranks, ALL);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     usm__heap_free(ranks->nmembers);
     usm__heap_free(ranks->first);
     usm__heap_free(ranks->names);
@@ -353,9 +347,9 @@ usm_status usm__ranks_get_member(usm__ranks *ranks, uint32_t index, usm_team_mem
                          ranks->total);
     while (index >= ranks->first[r] + ranks->nmembers[r])
         r++;
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     notified = ranks->figures[index];
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     info->rank    = r;
     info->device  = NULL;
     info->state   = state_of(r, notified.state);

@@ -54,8 +54,17 @@ void usm__ranks_release(usm__ranks_launch *launch);
 
 /* ---- shared by the files ----------------------------------------------------------------- */
 
-/* One lock for all launches.  It is held only for short times, and not while a message is sent. */
-extern usm__mutex usm__ranks_lock;
+/* What all teams and launches over ranks share.  The lock is held only for short times, and not
+ * while a message is sent. */
+typedef struct usm__ranks_state {
+    usm__mutex lock;
+    /* guarded by lock */
+    bool     is_ready, listens;
+    uint32_t next, nearly;
+    usm_list teams, early;
+    unsigned launches; /* in progress in this process */
+} usm__ranks_state;
+extern usm__ranks_state usm__ranks_all;
 
 /* A message that was received or is to be sent; size 0: `rank` is lost. */
 typedef struct usm__packet {
@@ -67,13 +76,13 @@ typedef struct usm__packet {
 
 struct usm__ranks {
     /* fixed after create */
-    usm_list  link; /* guarded by usm__ranks_lock */
+    usm_list  link; /* guarded by usm__ranks_all.lock */
     usm_team *team;
     uint32_t  id, self, count, master;
     uint32_t *nmembers, *first; /* by rank */
     uint32_t  total;
     char (*names)[64]; /* by member of all ranks */
-    /* guarded by usm__ranks_lock */
+    /* guarded by usm__ranks_all.lock */
     usm__wire_member *figures; /* by member of all ranks: the sums of what launches have reported */
     uint32_t          next;    /* number of the next launch */
     uint32_t deaf_until; /* of launches with lower numbers, a message that came early could not be
@@ -106,7 +115,7 @@ typedef struct usm__ranks_home {
     usm__tree    **trees;   /* by argument */
     char        ***kept;    /* by argument that is read and written, by USM__WIRE_PIECE bytes */
     unsigned char *message; /* room for one message */
-    usm_list       copies;  /* guarded by usm__ranks_lock */
+    usm_list       copies;  /* guarded by usm__ranks_all.lock */
     usm_status     status;
     char           reason[USM__RANKS_STORY];
 } usm__ranks_home;
@@ -128,7 +137,7 @@ struct usm__ranks_launch {
     usm__ranks_home   home;
     usm__notifier     notifier;
     usm__ledger_part *parts;
-    /* guarded by usm__ranks_lock */
+    /* guarded by usm__ranks_all.lock */
     usm_list       link;
     usm__master    master;
     usm__worker    worker;

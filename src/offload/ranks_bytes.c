@@ -44,10 +44,10 @@ static usm_status send_home(usm__ranks_launch *l, const usm__wire *msg, unsigned
         memcpy(room + USM__WIRE_HEADER, w.bytes, w.size);
     if (!l->is_home)
         return usm__job_send(l->plan->desc.home, USM__JOB_TEAMS, room, USM__WIRE_HEADER + w.size);
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     usm__ranks_launch_came(l, l->ranks->self, room, USM__WIRE_HEADER + w.size);
     st = l->broken;
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     return st;
 }
 
@@ -89,18 +89,18 @@ static usm_status end(usm__ranks_launch *l, usm__ranks_transfer *t, bool is_whol
 
     usm_list_remove(&t->link);
     if (is_whole && t->status == USM_OK) {
-        usm__mutex_unlock(&usm__ranks_lock);
+        usm__mutex_unlock(&usm__ranks_all.lock);
         return USM_OK;
     }
     st = why_not_whole(l, t, &reason);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     return usm__fail(st, "bytes of a launch, between rank %u and rank %u, which has the data: %s",
                      l->ranks->self, l->plan->desc.home, reason);
 }
 
 static void wait_for_bytes(usm__ranks_launch *l)
 {
-    (void)usm__mutex_wait(&usm__ranks_lock, &l->moved, NULL);
+    (void)usm__mutex_wait(&usm__ranks_all.lock, &l->moved, NULL);
 }
 
 /* ---- fetch ------------------------------------------------------------------------------ */
@@ -110,7 +110,7 @@ static usm_status fetch(usm__ranks_launch *l, size_t arg, size_t offset, size_t 
     usm__ranks_transfer t = {.to = to, .offset = offset, .size = size};
     unsigned char       room[USM__WIRE_HEADER];
 
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     begin(l, &t);
     while (t.got < size && !has_stopped(l, &t)) {
         uint64_t   left = size - t.asked, n = left < BATCH ? left : BATCH;
@@ -126,9 +126,9 @@ static usm_status fetch(usm__ranks_launch *l, size_t arg, size_t offset, size_t 
             continue;
         }
         t.asked += n;
-        usm__mutex_unlock(&usm__ranks_lock);
+        usm__mutex_unlock(&usm__ranks_all.lock);
         st = send_home(l, &msg, room);
-        usm__mutex_lock(&usm__ranks_lock);
+        usm__mutex_lock(&usm__ranks_all.lock);
         if (st != USM_OK)
             t.status = st;
     }
@@ -162,9 +162,9 @@ static bool is_kept(usm__ranks_launch *l, usm__wire *msg, const void *from, size
         return false;
     msg->bytes = from;
     msg->size  = (uint32_t)size;
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     kept = usm__ranks_launch_keep(l, msg);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     return kept;
 }
 
@@ -181,7 +181,7 @@ static usm_status store(usm__ranks_launch *l, usm__wire *msg, const void *from, 
     room = usm__heap_alloc(MESSAGE);
     if (!room)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a message of a launch's bytes");
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     begin(l, &t);
     msg->request = t.request;
     while ((at < size || t.flying > 0) && !has_stopped(l, &t)) {
@@ -190,7 +190,7 @@ static usm_status store(usm__ranks_launch *l, usm__wire *msg, const void *from, 
             continue;
         }
         t.flying++;
-        usm__mutex_unlock(&usm__ranks_lock);
+        usm__mutex_unlock(&usm__ranks_all.lock);
         msg->bytes = (const unsigned char *)from + at;
         msg->size  = (uint32_t)(size - at < USM__WIRE_PIECE ? size - at : USM__WIRE_PIECE);
         st         = send_home(l, msg, room);
@@ -199,7 +199,7 @@ static usm_status store(usm__ranks_launch *l, usm__wire *msg, const void *from, 
             msg->a += msg->size;
         else
             msg->index++;
-        usm__mutex_lock(&usm__ranks_lock);
+        usm__mutex_lock(&usm__ranks_all.lock);
         if (st != USM_OK)
             t.status = st;
     }
@@ -252,7 +252,7 @@ static void *take_spare(usm__ranks_launch *l, size_t *size)
     unsigned best = USM__RANKS_SPARES;
     void    *ptr  = NULL;
 
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     for (unsigned i = 0; i < USM__RANKS_SPARES; i++)
         if (l->spares[i].ptr && l->spares[i].size >= *size && l->spares[i].size / 4 <= *size &&
             (best == USM__RANKS_SPARES || l->spares[i].size < l->spares[best].size))
@@ -262,7 +262,7 @@ static void *take_spare(usm__ranks_launch *l, size_t *size)
         *size               = l->spares[best].size;
         l->spares[best].ptr = NULL;
     }
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     return ptr;
 }
 
@@ -288,14 +288,14 @@ static void give_block(usm__ranks_launch *l, void *block)
     size_t size;
 
     memcpy(&size, block, sizeof size);
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     for (unsigned i = 0; block && i < USM__RANKS_SPARES; i++)
         if (!l->spares[i].ptr) {
             l->spares[i].ptr  = block;
             l->spares[i].size = size;
             block             = NULL;
         }
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     usm__heap_free(block);
 }
 

@@ -83,9 +83,9 @@ static void answer(usm__ranks_launch *l, uint32_t to, usm__wire *msg)
         return;
     }
     msg->bytes = m + USM__WIRE_HEADER;
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     usm__ranks_bytes_came(l, to, msg);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
 }
 
 /* Makes the launch fail, once everything is done. */
@@ -277,13 +277,13 @@ usm_status usm__ranks_home_keep(usm__ranks_launch *l, const usm__chunk_end *end)
     const usm__chunk *chunk = &end->chunk;
     usm__copies      *c;
 
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     c = make_copies(l, l->ranks->self, chunk->id, chunk->first, chunk->count);
     if (c) {
         memcpy(c->bytes, end->copies, c->size < end->copies_size ? c->size : end->copies_size);
         c->have = c->size;
     }
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     return c ? USM_OK : usm__fail(USM_E_NO_MEMORY, "no host memory for private copies");
 }
 
@@ -295,7 +295,7 @@ static void take_copies(usm__ranks_launch *l, uint32_t from, const usm__wire *ms
     usm_status   st = USM_OK;
     usm__copies *c;
 
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     c = msg->index > 0 ? find_copies(l, from, msg->a)
                        : make_copies(l, from, msg->a, msg->b, msg->c);
     if (!c)
@@ -306,7 +306,7 @@ static void take_copies(usm__ranks_launch *l, uint32_t from, const usm__wire *ms
         memcpy(c->bytes + at, msg->bytes, msg->size);
         c->have += msg->size;
     }
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     acknowledge(l, from, msg, st);
 }
 
@@ -334,13 +334,13 @@ static void take_counts(usm__ranks_launch *l, const usm__wire *msg)
         usm__copies     *c;
 
         usm__wire_get_record(msg->bytes + (size_t)i * USM__WIRE_RECORD, &r);
-        usm__mutex_lock(&usm__ranks_lock);
+        usm__mutex_lock(&usm__ranks_all.lock);
         c = find_copies(l, r.member, r.id);
         if (c && c->have == c->size)
             usm_list_remove(&c->link);
         else
             c = NULL;
-        usm__mutex_unlock(&usm__ranks_lock);
+        usm__mutex_unlock(&usm__ranks_all.lock);
         if (c)
             merge(l, c);
         else
@@ -378,9 +378,9 @@ static void settle(usm__ranks_launch *l)
     msg.status = l->home.status;
     msg.bytes  = (const unsigned char *)l->home.reason;
     msg.size   = (uint32_t)strnlen(l->home.reason, sizeof l->home.reason - 1);
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     usm__ranks_launch_post(l, l->ranks->master, &msg);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
 }
 
 void usm__ranks_home_receive(usm__ranks_launch *l, uint32_t from, const usm__wire *msg)

@@ -25,8 +25,6 @@
 #define LOOK_NS     UINT64_C(1000000000)
 #define MOVES_NS    UINT64_C(5000000) /* after a request for bytes, more are expected so long */
 
-static unsigned launches; /* in progress in this process; guarded by the lock */
-
 /* ---- messages: the lock is held ------------------------------------------------------------ */
 
 static void break_off(usm__ranks_launch *l, usm_status status)
@@ -115,19 +113,19 @@ static void send_all(usm__ranks_launch *l)
 {
     usm_list *it;
 
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     while ((it = usm_list_pop(&l->out))) {
         usm__packet *packet = usm_container_of(it, usm__packet, link);
         usm_status   st;
 
-        usm__mutex_unlock(&usm__ranks_lock);
+        usm__mutex_unlock(&usm__ranks_all.lock);
         st = usm__job_send(packet->rank, USM__JOB_TEAMS, packet->bytes, packet->size);
         usm__heap_free(packet);
-        usm__mutex_lock(&usm__ranks_lock);
+        usm__mutex_lock(&usm__ranks_all.lock);
         if (st != USM_OK && st != USM_E_PEER)
             break_off(l, st);
     }
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
 }
 
 /* Whether ends need not be reported yet. */
@@ -143,9 +141,9 @@ static bool take(void *source, uint32_t member, usm__chunk *chunk)
     usm__ranks_launch *l = source;
     bool               any;
 
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     any = usm__worker_take(&l->worker, member, chunk);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     return any;
 }
 
@@ -185,7 +183,7 @@ static void ended(void *source, const usm__chunk_end *end)
         flags = USM__WIRE_ASIDE;
     if (flags == USM__WIRE_ASIDE)
         usm__team_set_aside(l->ranks->team, end->member, st);
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     if (st == USM_OK)
         usm__worker_done(&l->worker, end->member, end->chunk.id, end->compute_ns, cut_of(l, end));
     else if (st == USM_E_CANCELLED && end->chunk.first >= l->worker.cut) /* again() ended it */
@@ -196,7 +194,7 @@ static void ended(void *source, const usm__chunk_end *end)
         l->has_work = true; /* the member has room */
         (void)pthread_cond_signal(&l->changed);
     }
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
 }
 
 static bool again(void *source, uint32_t member, const usm__chunk *chunk, const void *copies)
@@ -206,9 +204,9 @@ static bool again(void *source, uint32_t member, const usm__chunk *chunk, const 
 
     (void)member;
     (void)copies;
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     goes_on = !l->worker.is_over && chunk->first < l->worker.cut;
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     return goes_on;
 }
 
@@ -224,16 +222,16 @@ static void notify_progress(usm__ranks_launch *l, const usm__wire *msg)
                                     .rescheduled = msg->c};
     const usm__wire     stop     = {.op = USM__WIRE_CANCEL};
 
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     for (uint32_t i = 0; i < l->ranks->total && 8 * (i + 1) <= msg->size; i++)
         l->parts[i].items = usm_get_le(msg->bytes + (size_t)8 * i, 8);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     usm__notifier_set_shares(&l->notifier, l->parts);
     if (usm__notifier_notify(&l->notifier, &notified))
         return;
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     usm__ranks_launch_post(l, l->ranks->master, &stop);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
 }
 
 static void rank_is_lost(usm__ranks_launch *l, uint32_t rank, uint64_t now_ns)
@@ -293,21 +291,21 @@ static void open_packets(usm__ranks_launch *l)
 {
     usm_list *it;
 
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     while ((it = usm_list_pop(&l->in))) {
         usm__packet *packet = usm_container_of(it, usm__packet, link);
         usm__wire    msg;
         errand       what = open_packet(l, packet, &msg);
 
-        usm__mutex_unlock(&usm__ranks_lock);
+        usm__mutex_unlock(&usm__ranks_all.lock);
         if (what == FOR_HOME)
             usm__ranks_home_receive(l, packet->rank, &msg);
         else if (what == FOR_PROGRAM)
             notify_progress(l, &msg);
         usm__heap_free(packet);
-        usm__mutex_lock(&usm__ranks_lock);
+        usm__mutex_lock(&usm__ranks_all.lock);
     }
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
 }
 
 /* Reports that this rank takes no part in a launch, or no longer, with the calling thread's error
@@ -352,14 +350,14 @@ static void give_up_if_broken(usm__ranks_launch *l)
 {
     usm_status broken;
 
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     broken          = l->has_given_up ? USM_OK : l->broken;
     l->has_given_up = l->broken != USM_OK;
     if (broken != USM_OK && l->is_master)
         usm__master_fail(&l->master, broken, reason_of(broken));
     if (broken != USM_OK)
         usm__worker_end(&l->worker, broken, reason_of(broken));
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     if (broken != USM_OK)
         say_no(l->ranks, l->number, usm__fail(broken, "%s", reason_of(broken)));
 }
@@ -398,7 +396,7 @@ static void sleep_until(usm__ranks_launch *l, uint64_t at_ns)
 
     if (usm_list_is_empty(&l->in) && usm_list_is_empty(&l->out) && !l->has_work &&
         l->broken == USM_OK)
-        (void)usm__mutex_wait(&usm__ranks_lock, &l->changed, &t);
+        (void)usm__mutex_wait(&usm__ranks_all.lock, &l->changed, &t);
 }
 
 /* Whether bytes are being moved, without which a chunk cannot start. */
@@ -415,7 +413,7 @@ static bool moves_bytes(const usm__ranks_launch *l)
  * the time that the reserve lasts. */
 static void be_patient(usm__ranks_launch *l)
 {
-    uint64_t ns = launches == 1 ? usm__worker_slack_ns(&l->worker) / 8 : 0;
+    uint64_t ns = usm__ranks_all.launches == 1 ? usm__worker_slack_ns(&l->worker) / 8 : 0;
 
     if (ns > 0 && moves_bytes(l))
         ns = 0;
@@ -462,27 +460,27 @@ static bool step(usm__ranks_launch *l)
     bool     feeds, is_over;
 
     open_packets(l);
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     if (l->broken == USM_OK && !usm__job_is_attached())
         break_off(l, USM_E_MPI);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     give_up_if_broken(l);
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     next = tick(l);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     send_all(l);
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     feeds       = l->has_work && !l->worker.is_over;
     l->has_work = l->has_work && !feeds;
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     if (feeds)
         usm__run_feed(l->run);
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     be_patient(l);
     if (!l->worker.is_over)
         sleep_until(l, next);
     is_over = l->worker.is_over;
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     return !is_over;
 }
 
@@ -528,31 +526,31 @@ static void run_launch(void *arg)
     bool               goes_on;
     char               reason[USM__RANKS_STORY];
 
-    usm__mutex_lock(&usm__ranks_lock);
-    launches++;
+    usm__mutex_lock(&usm__ranks_all.lock);
+    usm__ranks_all.launches++;
     usm__worker_start(&l->worker, usm__os_now_ns());
     goes_on = !l->worker.is_over;
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     while (goes_on)
         goes_on = step(l);
     send_all(l);
     give_up_if_broken(l); /* others may not have received the end */
-    usm__mutex_lock(&usm__ranks_lock);
-    launches--;
+    usm__mutex_lock(&usm__ranks_all.lock);
+    usm__ranks_all.launches--;
     be_patient(l);
     (void)pthread_cond_broadcast(&l->moved);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     usm__run_quiesce(l->run);
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     usm_list_remove(&l->link);
     status = l->worker.status;
     memcpy(reason, l->worker.reason, sizeof reason);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     notify_end(l, status, reason);
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     l->is_gone = true;
     (void)pthread_cond_broadcast(&l->changed);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
 }
 
 /* ---- start ------------------------------------------------------------------------------ */
@@ -715,11 +713,11 @@ usm_status usm__ranks_start(usm__ranks *ranks, usm__plan *plan, usm__ranks_over_
         l->over     = over;
         l->over_arg = arg;
         *out        = l; /* `over` may be called before this function returns */
-        usm__mutex_lock(&usm__ranks_lock);
+        usm__mutex_lock(&usm__ranks_all.lock);
         error = usm__os_thread(run_launch, l, "usm-team");
         if (error == 0)
             usm__ranks_register(ranks, l);
-        usm__mutex_unlock(&usm__ranks_lock);
+        usm__mutex_unlock(&usm__ranks_all.lock);
         if (error == 0)
             return USM_OK;
         *out = NULL;
@@ -740,9 +738,9 @@ void usm__ranks_refuse(usm__ranks *ranks, usm_status status)
 {
     uint32_t launch;
 
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     launch = usm__ranks_skip(ranks);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     say_no(ranks, launch, status);
 }
 
@@ -750,19 +748,19 @@ void usm__ranks_cancel(usm__ranks_launch *l)
 {
     const usm__wire msg = {.op = USM__WIRE_CANCEL};
 
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     if (!l->worker.is_over)
         usm__ranks_launch_post(l, l->ranks->master, &msg);
-    usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_unlock(&usm__ranks_all.lock);
 }
 
 void usm__ranks_release(usm__ranks_launch *l)
 {
     if (!l)
         return;
-    usm__mutex_lock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_all.lock);
     while (!l->is_gone)
-        (void)usm__mutex_wait(&usm__ranks_lock, &l->changed, NULL);
-    usm__mutex_unlock(&usm__ranks_lock);
+        (void)usm__mutex_wait(&usm__ranks_all.lock, &l->changed, NULL);
+    usm__mutex_unlock(&usm__ranks_all.lock);
     discard(l);
 }
