@@ -25,7 +25,6 @@
  * closed, or if an earlier verdict says so: other members may learn of an end before this one. */
 #include "base/os.h"
 #include "ipc/channel.h"
-#include "ipc/spin.h"
 
 enum { ACROSS = 1, END = 2 };
 
@@ -123,21 +122,20 @@ static void end_across(usm_ipc_channel *ch, uint64_t seen)
     usm__bell_ring(&ch->page->bell);
 }
 
-static void spin(const usm_ipc_channel *ch, uint64_t seen)
+static void spin(usm_ipc_channel *ch, uint64_t seen)
 {
-    static usm__spin how = USM__SPIN_INIT;
-    uint64_t         until;
-    bool             has_come = false;
+    uint64_t until;
+    bool     has_come = false;
 
     if (!ch->may_spin)
         return;
-    until = usm__os_now_ns() + usm__spin_ns(&how);
+    until = usm__os_now_ns() + usm__spin_ns(&ch->spin);
     while (!has_come && usm__os_now_ns() < until)
         for (int i = 0; i < 8 && !has_come; i++) {
             usm_cpu_relax();
             has_come = usm_load_acquire(&ch->page->decided) != seen;
         }
-    usm__spin_result(&how, has_come);
+    usm__spin_result(&ch->spin, has_come);
 }
 
 void usm__channel_arrive(usm_ipc_channel *ch, uint32_t given, usm__channel_ranks *gone,

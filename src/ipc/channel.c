@@ -213,6 +213,7 @@ static usm_ipc_channel *new_channel(const usm_ipc_channel_desc *desc)
     ch->agreed          = (usm__channel_ranks){{0}};
     /* With fewer processors than members, a spinning member keeps others from arriving. */
     ch->may_spin = usm__os_cpu_count() >= desc->size && desc->size > 1;
+    ch->spin     = (usm__spin)USM__SPIN_INIT;
     return ch;
 
 err_channel:

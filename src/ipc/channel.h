@@ -16,6 +16,7 @@
 #include "group/meet.h"
 #include "ipc/bell.h"
 #include "ipc/rendezvous.h"
+#include "ipc/spin.h"
 
 #define USM__CHANNEL_NAME_MAX 63
 #define USM__CHANNEL_SIZE_MAX 256
@@ -63,6 +64,7 @@ struct usm_ipc_channel {
     usm__channel_page *page; /* its shared bytes */
     uint32_t           rank, size;
     bool               may_spin;
+    usm__spin          spin;   /* atomic */
     uint64_t           call;   /* number of calls that this member has made  */
     usm__channel_ranks agreed; /* members that have gone, as reported so far */
     usm_ipc_across_fn  across;

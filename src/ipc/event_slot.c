@@ -189,7 +189,9 @@ static usm_status map_page(int fd, usm__ipc_event_slot_page **out)
     usm__os_keep_from_children(page->base, PAGE_SIZE);
     usm_list_init(&page->link);
     usm_list_init(&page->slots);
-    *out = page;
+    page->may_spin = usm__os_cpu_count() > 1;
+    page->spin     = (usm__spin)USM__SPIN_INIT;
+    *out           = page;
     return USM_OK;
 }
 

@@ -22,6 +22,7 @@
 #include "base/mutex.h"
 #include "ipc/bell.h"
 #include "ipc/rendezvous.h"
+#include "ipc/spin.h"
 
 #define USM__IPC_EVENT_SLOTS          64 /* event slots in a page                                    */
 #define USM__IPC_EVENT_SLOT_SIZE      4096
@@ -60,6 +61,8 @@ typedef struct usm__ipc_event_slot_page {
     char         *base;
     usm_list      slots;
     bool          is_own;
+    bool          may_spin;                    /* there is a second processor                     */
+    usm__spin     spin;                        /* of waits for events in this page; atomic        */
     uint8_t       state[USM__IPC_EVENT_SLOTS]; /* of our own slots: usm__cell_state           */
 } usm__ipc_event_slot_page;
 

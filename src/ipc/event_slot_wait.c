@@ -3,7 +3,6 @@
  * and event_queue.c. */
 #include "base/os.h"
 #include "ipc/event_slot.h"
-#include "ipc/spin.h"
 
 /* ---- counting -------------------------------------------------------------------------- */
 
@@ -237,23 +236,20 @@ usm_status usm__ipc_event_slot_judge(const usm__ipc_event_slot *slot, const usm_
 
 static void spin(const usm__ipc_event_slot *slot, const usm__awaited *awaited, uint64_t deadline)
 {
-    static usm__spin         how = USM__SPIN_INIT;
-    static _Atomic(uint32_t) cpus;
-    uint64_t                 until;
-    bool                     has_come = false;
+    usm__spin *how = &slot->page->spin;
+    uint64_t   until;
+    bool       has_come = false;
 
-    if (usm_load_relaxed(&cpus) == 0)
-        usm_store_relaxed(&cpus, usm__os_cpu_count());
-    if (usm_load_relaxed(&cpus) < 2 || !usm__ipc_event_slot_is_pending(slot, awaited))
+    if (!slot->page->may_spin || !usm__ipc_event_slot_is_pending(slot, awaited))
         return;
-    until = usm__os_now_ns() + usm__spin_ns(&how);
+    until = usm__os_now_ns() + usm__spin_ns(how);
     until = until < deadline ? until : deadline;
     while (!has_come && usm__os_now_ns() < until)
         for (int i = 0; i < 8 && !has_come; i++) {
             usm_cpu_relax();
             has_come = !usm__ipc_event_slot_is_pending(slot, awaited);
         }
-    usm__spin_result(&how, has_come);
+    usm__spin_result(how, has_come);
 }
 
 usm_status usm__ipc_event_slot_wait(usm__ipc_event_slot *slot, const usm__awaited *awaited,

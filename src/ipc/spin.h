@@ -13,8 +13,8 @@
 #define USM__SPIN_MOST_NS  5000u
 #define USM__SPIN_LEAST_NS 150u
 
-/* State of one kind of wait in this process; two threads that change it at the same time may lose
- * an update, which does no harm. */
+/* What this process has learnt from waits for the same processes: of a channel, or of a page of
+ * events.  Two threads that change it at the same time may lose an update, which does no harm. */
 typedef struct usm__spin {
     _Atomic(uint32_t) ns, tries;
 } usm__spin;
