@@ -19,7 +19,7 @@
 
 static const char shared_name[] = "libjemalloc.so.2";
 
-struct usm_je_library usm_je;
+struct usm_je_library usm_je; /* fixed once the module was entered */
 
 static const char *const names[] = {
 #define USM_JE_NAME(result, name, arguments) #name,

@@ -51,14 +51,14 @@ static struct {
     uint64_t            last_id;
     struct usm_je_pool *pools[MAX_POOLS];
     size_t              npools;
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t  changed;
-    unsigned        inside;
-    bool            closed;
-} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    struct {
+        pthread_mutex_t lock; /* taken after the other one */
+        pthread_cond_t  changed;
+        unsigned        inside;
+        bool            closed;
+    } gate;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER,
+         .gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER}};
 
 /* --- hooks and fork -------------------------------------------------------------------------- */
 
@@ -66,45 +66,45 @@ bool usm_je_gate_enter(void)
 {
     bool open;
 
-    pthread_mutex_lock(&gate.lock);
-    open = !gate.closed;
-    gate.inside += open;
-    pthread_mutex_unlock(&gate.lock);
+    pthread_mutex_lock(&all.gate.lock);
+    open = !all.gate.closed;
+    all.gate.inside += open;
+    pthread_mutex_unlock(&all.gate.lock);
     return open;
 }
 
 void usm_je_gate_leave(void)
 {
-    pthread_mutex_lock(&gate.lock);
-    if (--gate.inside == 0 && gate.closed)
-        pthread_cond_broadcast(&gate.changed);
-    pthread_mutex_unlock(&gate.lock);
+    pthread_mutex_lock(&all.gate.lock);
+    if (--all.gate.inside == 0 && all.gate.closed)
+        pthread_cond_broadcast(&all.gate.changed);
+    pthread_mutex_unlock(&all.gate.lock);
 }
 
 void usm_je_gate_wait(void)
 {
-    pthread_mutex_lock(&gate.lock);
-    while (gate.closed)
-        pthread_cond_wait(&gate.changed, &gate.lock);
-    pthread_mutex_unlock(&gate.lock);
+    pthread_mutex_lock(&all.gate.lock);
+    while (all.gate.closed)
+        pthread_cond_wait(&all.gate.changed, &all.gate.lock);
+    pthread_mutex_unlock(&all.gate.lock);
 }
 
 static void fork_prepare(void)
 {
     pthread_mutex_lock(&all.lock);
-    pthread_mutex_lock(&gate.lock);
-    gate.closed = true;
-    while (gate.inside)
-        pthread_cond_wait(&gate.changed, &gate.lock);
-    pthread_mutex_unlock(&gate.lock);
+    pthread_mutex_lock(&all.gate.lock);
+    all.gate.closed = true;
+    while (all.gate.inside)
+        pthread_cond_wait(&all.gate.changed, &all.gate.lock);
+    pthread_mutex_unlock(&all.gate.lock);
 }
 
 static void fork_parent(void)
 {
-    pthread_mutex_lock(&gate.lock);
-    gate.closed = false;
-    pthread_cond_broadcast(&gate.changed);
-    pthread_mutex_unlock(&gate.lock);
+    pthread_mutex_lock(&all.gate.lock);
+    all.gate.closed = false;
+    pthread_cond_broadcast(&all.gate.changed);
+    pthread_mutex_unlock(&all.gate.lock);
     pthread_mutex_unlock(&all.lock);
 }
 
@@ -126,10 +126,10 @@ static bool start_membarrier(void)
 /* There is no other thread, and locks that another thread held would stay locked forever. */
 static void fork_child(void)
 {
-    pthread_mutex_init(&gate.lock, NULL);
-    pthread_cond_init(&gate.changed, NULL);
-    gate.inside = 0;
-    gate.closed = false;
+    pthread_mutex_init(&all.gate.lock, NULL);
+    pthread_cond_init(&all.gate.changed, NULL);
+    all.gate.inside = 0;
+    all.gate.closed = false;
     for (size_t i = 0; i < all.npools; i++)
         if (all.pools[i])
             abandon(all.pools[i], pthread_getspecific(all.key));

@@ -33,16 +33,16 @@ usm_file_kind usm_file_classify(uint64_t filesystem, const char **name)
     return USM_FILE_UNKNOWN;
 }
 
+usm_file_process usm_file_now; /* atomic, each member */
+
 void usm_file_warn_network(const usm_host_api *api, const char *name, const char *path)
 {
-    static _Atomic(uint64_t) warned; /* bits by entry */
-
     for (size_t i = 0; i < KNOWN; i++) {
         uint64_t bit = UINT64_C(1) << i;
 
         if (known[i].name != name)
             continue;
-        if (!(atomic_fetch_or_explicit(&warned, bit, memory_order_relaxed) & bit))
+        if (!(atomic_fetch_or_explicit(&usm_file_now.warned, bit, memory_order_relaxed) & bit))
             api->log(USM_LOG_WARN | USM_LOG_NODE,
                      "%s is on %s: spilling there goes over the network and may be slow for "
                      "others too; a folder on a local disk is better",

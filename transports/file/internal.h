@@ -89,6 +89,13 @@ typedef struct usm_file_bounce {
 
 typedef struct usm_file_ring usm_file_ring;
 
+/* Of the process; atomic, each member. */
+typedef struct usm_file_process {
+    _Atomic(uint64_t) warned; /* kinds of file systems, bits by entry: filesystem.c  */
+    _Atomic(unsigned) names;  /* of files that were opened under a name: place.c     */
+} usm_file_process;
+extern usm_file_process usm_file_now;
+
 typedef struct usm_file_store {
     const usm_host_api *api;
     /* fixed after open */

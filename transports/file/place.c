@@ -11,13 +11,12 @@
 /* For file systems without O_TMPFILE: a name that is removed before anything is written. */
 static int open_and_unlink(const usm_file_store *s, const char *folder, int flags)
 {
-    static _Atomic(unsigned) count;
-    char                     path[PATH_ROOM + 64];
-    int                      fd = -1, error = 0;
+    char path[PATH_ROOM + 64];
+    int  fd = -1, error = 0;
 
     for (int i = 0; i < 100 && fd < 0; i++) {
         (void)snprintf(path, sizeof(path), "%s/.usm-%ld-%u", folder, (long)getpid(),
-                       usm_add_relaxed(&count, 1u));
+                       usm_add_relaxed(&usm_file_now.names, 1u));
         fd    = s->api->os->open(path, flags | O_CREAT | O_EXCL, 0600);
         error = errno;
         if (fd < 0 && error != EEXIST) { /* without direct I/O the file may have been created all

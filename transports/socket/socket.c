@@ -21,21 +21,23 @@ static const usm_host_api *api;
  * A child inherits the sockets, and with them open the other ranks would not see the end of its
  * parent: the child closes them.  A process has one job: attach.c of src/cluster ensures that. */
 
-static pthread_mutex_t job_lock = PTHREAD_MUTEX_INITIALIZER;
-static usm_socket_job *the_job;
+static struct {
+    pthread_mutex_t lock;
+    usm_socket_job *job; /* guarded by lock; NULL: none */
+} the = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void before_fork(void)
 {
-    (void)pthread_mutex_lock(&job_lock);
-    if (the_job)
-        usm_socket_lock(the_job);
+    (void)pthread_mutex_lock(&the.lock);
+    if (the.job)
+        usm_socket_lock(the.job);
 }
 
 static void after_fork(void)
 {
-    if (the_job)
-        usm_socket_unlock(the_job);
-    (void)pthread_mutex_unlock(&job_lock);
+    if (the.job)
+        usm_socket_unlock(the.job);
+    (void)pthread_mutex_unlock(&the.lock);
 }
 
 static void close_all(usm_socket_job *j)
@@ -56,8 +58,8 @@ static void close_all(usm_socket_job *j)
 
 static void in_child(void)
 {
-    if (the_job)
-        close_all(the_job); /* everything else is the parent's */
+    if (the.job)
+        close_all(the.job); /* everything else is the parent's */
     after_fork();
 }
 
@@ -71,9 +73,9 @@ static void set_job(usm_socket_job *j)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     (void)pthread_once(&once, watch_forks);
-    (void)pthread_mutex_lock(&job_lock);
-    the_job = j;
-    (void)pthread_mutex_unlock(&job_lock);
+    (void)pthread_mutex_lock(&the.lock);
+    the.job = j;
+    (void)pthread_mutex_unlock(&the.lock);
 }
 
 /* ---- attach, detach ------------------------------------------------------------------------- */
