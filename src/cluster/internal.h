@@ -82,7 +82,7 @@ typedef struct usm__job_state {
     } box;                             /* messages.c */
 } usm__job_state;
 
-extern usm__job_state usm__job;
+extern usm__job_state usm__job __attribute__((visibility("hidden")));
 
 /* USM_E_MPI with an error message that names the remedy.  The lock is held. */
 usm_status usm__job_check(void);

@@ -24,7 +24,7 @@ typedef struct usm__hooks_state {
     } slow[USM__HOOKS_SLOW];
     usm__backend_calls inner; /* decorate.c: the calls below the hooks */
 } usm__hooks_state;
-extern usm__hooks_state usm__hooks;
+extern usm__hooks_state usm__hooks __attribute__((visibility("hidden")));
 
 /* Reads USM_HOOKS, once; before the first call of a backend or transport. */
 void usm__hooks_start(void);

@@ -40,6 +40,7 @@ typedef struct usm__order_state {
     } expected; /* order_expect.c: what waits for a user event */
 } usm__order_state;
 
-extern usm__order_state usm__order; /* of order_check.c */
+/* of order_check.c */
+extern usm__order_state usm__order __attribute__((visibility("hidden")));
 
 #endif

@@ -64,7 +64,7 @@ typedef struct usm__ranks_state {
     usm_list teams, early;
     unsigned launches; /* in progress in this process */
 } usm__ranks_state;
-extern usm__ranks_state usm__ranks_all;
+extern usm__ranks_state usm__ranks_all __attribute__((visibility("hidden")));
 
 /* A message that was received or is to be sent; size 0: `rank` is lost. */
 typedef struct usm__packet {
