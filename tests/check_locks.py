@@ -23,8 +23,6 @@ HEAD = re.compile(r"^(?:[A-Za-z_][\w \t\n*,]*?[\s*])?(\w+)\s*"
 CALL = re.compile(r"\b(\w+)\s*\(")
 LOCK, UNLOCK = "lock", "unlock"
 OLD = {
-    "src/heap/page_heap_blocks.c": {"slab_spare_ensure"},
-    "src/heap/page_heap_growth.c": {"map_run", "add_range", "grow_area", "give_pieces", "give_all"},
     "src/cluster/shared_access.c": {"usm__shared_wait", "settle"},
     "src/cluster/shared_move.c": {"send_packet", "send_block"},
     "backends/host/queue.c": {"end_command", "usm__host_work_once"},

@@ -8,7 +8,10 @@
  * A request takes the smallest free block that fits, as far as the bins show, and of these the one
  * with the lowest address.  If there is none, the heap grows (page_heap_growth.c).  Only one thread
  * at a time does so; others without a block wait, because its memory may be sufficient for them
- * too. */
+ * too.
+ *
+ * A request is looked at with the lock, and what it lacks is provided without: spare descriptors,
+ * or growth. */
 #include "heap/page_heap_private.h"
 
 #include <base/inline/atomic.h>
@@ -95,11 +98,18 @@ static void put_back(slab_heap *h, slab_block *b)
     slab_make_free(h, b);
 }
 
-/* The span is complete before a page leads to it. */
-static usm_status hand_out(slab_heap *h, slab_block *b)
+static void count_large(slab_heap *h, slab_block *b)
 {
-    usm_status status;
+    b->is_large = true;
+    h->large_bytes += b->span.size;
+    h->large_blocks++;
+    h->large_allocations++;
+    usm_store_relaxed(&b->state, (uint8_t)USM_BLOCK_LIVE);
+}
 
+/* The span is complete before a page leads to it. */
+void slab_hand_out(slab_heap *h, slab_want *w, slab_block *b)
+{
     b->span.reciprocal = 0;
     b->span.source     = h->params.areas.source;
     b->span.slot       = 0;
@@ -111,17 +121,18 @@ static usm_status hand_out(slab_heap *h, slab_block *b)
     b->span.shift      = SLAB_PAGE_SHIFT;
     b->user            = NULL;
     b->is_large        = false;
-    status             = map_page(h, b, &b->span);
-    if (status) {
+    w->status          = map_page(h, b, &b->span);
+    if (w->status) {
         put_back(h, b);
-        return status;
+        return;
     }
     slab_index_add(b);
     h->used_blocks++;
     h->allocations++;
-    if (h->low > h->idle)
-        h->low = h->idle;
-    return USM_OK;
+    slab_idle_changed(h);
+    if (w->is_large)
+        count_large(h, b);
+    w->block = b;
 }
 
 /* --- the interface --------------------------------------------------------------------------- */
@@ -140,51 +151,57 @@ static bool must_wait(const slab_heap *h)
     return h->growing && !pthread_equal(h->grower, pthread_self());
 }
 
-static usm_status get_block(slab_heap *h, size_t size, size_t align, bool may_grow, slab_block **b)
+/* True: the request has its answer.  False: spare descriptors are missing, or the heap has to grow
+ * (is_growing). */
+static bool answer(slab_heap *h, slab_want *w)
 {
-    usm_status status = slab_spare_ensure(h);
+    slab_block *b;
 
-    while (!status && !(*b = slab_take_free(h, size, align))) {
-        if (!may_grow)
-            return USM_E_NOT_READY;
-        if (!must_wait(h))
-            return slab_grow(h, size, align, b);
-        slab_wait_settled(h);
-        status = slab_spare_ensure(h);
+    while (!w->block && !w->status && slab_has_spares(h)) {
+        if ((b = slab_take_free(h, w->size, w->align))) {
+            slab_hand_out(h, w, b);
+        } else if (!w->may_grow) {
+            w->status = USM_E_NOT_READY;
+        } else if (must_wait(h)) {
+            slab_wait_settled(h);
+        } else {
+            w->is_growing  = true;
+            w->was_growing = h->growing;
+            h->growing     = true;
+            h->grower      = pthread_self();
+            return false;
+        }
     }
-    return status;
-}
-
-static void count_large(slab_heap *h, slab_block *b)
-{
-    b->is_large = true;
-    h->large_bytes += b->span.size;
-    h->large_blocks++;
-    h->large_allocations++;
-    usm_store_relaxed(&b->state, (uint8_t)USM_BLOCK_LIVE);
+    return w->block || w->status;
 }
 
 usm_status slab_heap_take(slab_heap *h, const slab_request *r, slab_block **block)
 {
-    slab_block *b     = NULL;
-    size_t      align = usm_max_size(r->align, SLAB_PAGE), size;
-    usm_status  status;
+    slab_want w   = {.align    = usm_max_size(r->align, SLAB_PAGE),
+                     .may_grow = !r->is_held,
+                     .is_large = r->is_large};
+    uint64_t  due = 0;
 
-    if (!round_size(h, r->size, &size))
+    if (!round_size(h, r->size, &w.size))
         return h->params.api->report(USM_E_NO_MEMORY, "%zu bytes are more than there can be",
                                      r->size);
     pthread_mutex_lock(&h->lock);
-    status = get_block(h, size, align, !r->is_held, &b);
-    if (!status)
-        status = hand_out(h, b);
-    if (!status && r->is_large)
-        count_large(h, b);
-    if (!status)
-        *block = b;
-    if (!status && h->idle > h->retain && h->allocations % CHECK_EVERY == 0)
-        slab_retention_check(h);
+    while (!answer(h, &w)) {
+        pthread_mutex_unlock(&h->lock);
+        if (w.is_growing)
+            slab_grow(h, &w);
+        else
+            w.status = slab_spare_ensure(h);
+        pthread_mutex_lock(&h->lock);
+    }
+    if (w.block && h->idle > h->retain && h->allocations % CHECK_EVERY == 0)
+        due = slab_retention_due(h);
     pthread_mutex_unlock(&h->lock);
-    return status;
+    if (w.block)
+        *block = w.block;
+    if (due)
+        (void)slab_give_back(h, due, due);
+    return w.status;
 }
 
 usm_status slab_heap_alloc(slab_heap *h, size_t size, size_t align, slab_block **block)
@@ -200,6 +217,8 @@ usm_status slab_heap_alloc_large(slab_heap *h, size_t size, size_t align, slab_b
 
 void slab_heap_free(slab_heap *h, slab_block *b)
 {
+    uint64_t due = 0;
+
     pthread_mutex_lock(&h->lock);
     if (b->is_large) {
         h->large_bytes -= b->span.size;
@@ -212,8 +231,10 @@ void slab_heap_free(slab_heap *h, slab_block *b)
     h->frees++;
     put_back(h, b);
     if (h->idle > h->retain)
-        slab_retention_check(h);
+        due = slab_retention_due(h);
     pthread_mutex_unlock(&h->lock);
+    if (due)
+        (void)slab_give_back(h, due, due);
 }
 
 slab_block *slab_heap_find(slab_heap *h, const usm_area *area, const void *p)
@@ -229,12 +250,16 @@ slab_block *slab_heap_find(slab_heap *h, const usm_area *area, const void *p)
 
 size_t slab_heap_trim(slab_heap *h, size_t keep)
 {
-    size_t given = 0;
+    size_t   given = 0;
+    uint64_t excess;
 
     pthread_mutex_lock(&h->lock);
-    if (h->held > keep)
-        given = slab_give_back(h, h->held - keep, UINT64_MAX);
+    excess = h->held > keep ? h->held - keep : 0;
+    pthread_mutex_unlock(&h->lock);
+    if (excess)
+        given = slab_give_back(h, excess, UINT64_MAX);
     slab_give_ranges(h);
+    pthread_mutex_lock(&h->lock);
     slab_chunks_trim(h);
     pthread_mutex_unlock(&h->lock);
     return given;
@@ -267,7 +292,7 @@ void slab_heap_fork(slab_heap *h, usm_fork_phase phase)
 {
     if (phase == USM_FORK_PREPARE) {
         pthread_mutex_lock(&h->lock);
-        while (h->growing || h->calls)
+        while (h->growing || h->gives)
             slab_wait_settled(h);
         return;
     }

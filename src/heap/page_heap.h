@@ -8,8 +8,8 @@
  * descriptors.  Called by slab.c.
  *
  * A heap owns the pool_data of the areas it takes.  It is thread-safe with one lock, which is never
- * held while the source is asked for memory or gets some back.  It is held around pages_set, which
- * does not wait.
+ * held while the source is asked for memory or gets some back: functions that do so are entered
+ * without it.  It is held around pages_set, which does not wait.
  *
  * The memory held, in bytes, at any moment (slab_heap_is_valid() checks this):
  *
@@ -115,14 +115,13 @@ typedef struct slab_heap {
     size_t piece_zone[2];  /* offsets at which the second and the third size begin     */
 
     pthread_mutex_t lock;    /* guards everything below */
-    pthread_cond_t  settled; /* signalled when the growing thread is done, or no call to the source
-                                is in progress */
+    pthread_cond_t  settled; /* signalled when the growing thread is done, or no memory is being
+                                returned */
     bool            growing, no_range; /* no_range: reserve() has failed */
     pthread_t       grower;
-    unsigned        calls; /* calls to the source in progress  */
-    unsigned        gives; /* those of them that return memory */
-    usm_list        areas; /* of slab_area                     */
-    usm_list        spare; /* descriptors without a block      */
+    unsigned        gives; /* threads that are returning memory to the source */
+    usm_list        areas; /* of slab_area                                    */
+    usm_list        spare; /* descriptors without a block                     */
     size_t          spare_count;
     usm_list        chunks;
     size_t          ranges; /* bytes of addresses reserved                                 */

@@ -64,23 +64,30 @@ static struct slab_chunk *chunk_get(const usm_host_api *api)
     return c;
 }
 
+static void add_chunk(slab_heap *h, struct slab_chunk *c)
+{
+    usm_list_append(&h->chunks, &c->link);
+    for (size_t i = 0; i < CHUNK_BLOCKS; i++) {
+        c->blocks[i].chunk = c;
+        slab_spare_give(h, &c->blocks[i]);
+    }
+}
+
 usm_status slab_spare_ensure(slab_heap *h)
 {
     struct slab_chunk *c;
 
-    while (h->spare_count < SLAB_STEP_BLOCKS) {
+    pthread_mutex_lock(&h->lock);
+    while (!slab_has_spares(h)) {
         pthread_mutex_unlock(&h->lock);
         c = chunk_get(h->params.api);
-        pthread_mutex_lock(&h->lock);
         if (!c)
             return h->params.api->report(
                 USM_E_NO_MEMORY, "no host memory for libusm's tables, which describe blocks");
-        usm_list_append(&h->chunks, &c->link);
-        for (size_t i = 0; i < CHUNK_BLOCKS; i++) {
-            c->blocks[i].chunk = c;
-            slab_spare_give(h, &c->blocks[i]);
-        }
+        pthread_mutex_lock(&h->lock);
+        add_chunk(h, c);
     }
+    pthread_mutex_unlock(&h->lock);
     return USM_OK;
 }
 
@@ -123,11 +130,10 @@ static void give_chunk(slab_heap *h, struct slab_chunk *c)
     push_chunks(c, c);
 }
 
-/* A thread that ensured spare descriptors uses them before it releases the lock; otherwise it is
- * counted in `calls`, or is the growing thread. */
+/* Only the growing thread relies on spare descriptors after it has released the lock. */
 void slab_chunks_trim(slab_heap *h)
 {
-    if (h->calls || h->growing)
+    if (h->growing)
         return;
     USM_LIST_FOREACH (it, &h->chunks)
         usm_container_of(it, struct slab_chunk, link)->spare = 0;

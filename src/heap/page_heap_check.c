@@ -90,10 +90,9 @@ static bool is_valid(const slab_heap *h, slab_span_of *span_of)
     USM_LIST_FOREACH (it, &h->areas)
         if (!is_area_valid(h, span_of, SLAB_AREA_OF(it), &sums))
             return false;
-    if (h->held < sums.held || (!h->calls && h->held != sums.held))
-        return false; /* areas that are being returned are not in the list any more */
-    return h->used == sums.used && h->free == sums.free && h->idle == sums.idle &&
-           h->used_blocks == sums.used_blocks && h->allocations - h->frees == sums.used_blocks &&
+    return h->held == sums.held && h->used == sums.used && h->free == sums.free &&
+           h->idle == sums.idle && h->used_blocks == sums.used_blocks &&
+           h->allocations - h->frees == sums.used_blocks &&
            are_bins_valid(&h->bins, sums.free_blocks);
 }
 

@@ -16,8 +16,9 @@
  *     | used | free  |   hole   |   hole   |   hole  ..         before
  *     | used | USED    block           |free|   hole ..         after: two pieces were mapped
  *
- * During the mapping the run belongs to no one: its memory is ASIDE, its holes are MAPPING, and
- * neighbours do not merge with either.  Whatever the result, the run is resolved afterwards.
+ * During the mapping the run belongs to the growing thread: its memory is ASIDE, its holes are
+ * MAPPING, and neighbours do not merge with either.  Whatever the result, the run is resolved
+ * afterwards.
  *
  * Otherwise areas are taken: 2 MiB at first, then as much as is held, up to 64 MiB; a larger block
  * gets an area of its own size.
@@ -25,7 +26,14 @@
  * Returned are areas and pieces without a used block.  If memory is short, or at a trim: as much as
  * is needed; a trim also returns ranges without memory.  Otherwise: memory beyond `retain` bytes
  * that was idle for a while.  `low` is the minimum of idle bytes since `window_ns`, so after
- * `retain_ms` that much was of no use. */
+ * `retain_ms` that much was of no use.
+ *
+ * The lock is never held over a call of the source, and no function that is entered with it
+ * releases it: what grows or returns memory is entered without, takes out under the lock what it
+ * needs (a run, idle pieces, idle areas), and records the result under the lock again.  Meanwhile
+ * the thread is the growing one, or is counted in `gives`; fork() waits for the end of both.
+ * Drivers call functions at which a thread may be cancelled (close, for example), and one that
+ * ended there would leave the others waiting, so cancellation is off. */
 #include "heap/page_heap_private.h"
 
 #include "base/os.h"
@@ -121,38 +129,7 @@ size_t slab_idle_in(const slab_heap *h, const slab_block *b)
     return high > low ? high - low : 0;
 }
 
-/* --- calls to the source --------------------------------------------------------------------- */
-
-/* Called around calls to the source.  Drivers call functions at which a thread may be cancelled
- * (close, for example), and a thread that ended there would leave the counts behind, for which
- * others wait.  Returns what enter() gets. */
-static int leave(slab_heap *h)
-{
-    h->calls++;
-    pthread_mutex_unlock(&h->lock);
-    return usm__os_cancel_off();
-}
-
-static void enter(slab_heap *h, int cancel)
-{
-    pthread_mutex_lock(&h->lock);
-    if (--h->calls == 0)
-        pthread_cond_broadcast(&h->settled);
-    usm__os_cancel_restore(cancel);
-}
-
-static int leave_to_give(slab_heap *h)
-{
-    h->gives++;
-    return leave(h);
-}
-
-static void enter_after_giving(slab_heap *h, int cancel)
-{
-    enter(h, cancel);
-    if (--h->gives == 0)
-        pthread_cond_broadcast(&h->settled);
-}
+/* --- waiting --------------------------------------------------------------------------------- */
 
 void slab_wait_settled(slab_heap *h)
 {
@@ -212,9 +189,10 @@ static slab_block *cut_hole(slab_heap *h, slab_block *b, uintptr_t from, uintptr
 /* --- ranges: a run that a block fits into ---------------------------------------------------- */
 
 struct run {
-    slab_block *first;   /* its lowest block, FREE or HOLE */
-    uintptr_t   start;   /* where the block will begin     */
-    size_t      missing; /* bytes of pieces to map         */
+    slab_block *first;   /* its lowest block, FREE or HOLE; then ASIDE or MAPPING */
+    slab_block *last;    /* the highest one, once the run is the thread's         */
+    uintptr_t   start;   /* where the block will begin                            */
+    size_t      missing; /* bytes of pieces to map                                */
 };
 
 static bool is_available(const slab_block *b)
@@ -247,8 +225,8 @@ static bool measure_run(const slab_heap *h, slab_block *hole, size_t size, size_
     return true;
 }
 
-/* Finds the lowest run; if `frugal`, the one with the fewest bytes to map. */
-static bool find_run(const slab_heap *h, size_t size, size_t align, bool frugal, struct run *best)
+/* Finds the lowest run; if memory is short, the one with the fewest bytes to map. */
+static bool find_run(const slab_heap *h, const slab_want *w, struct run *best)
 {
     bool       found = false;
     struct run run;
@@ -262,12 +240,12 @@ static bool find_run(const slab_heap *h, size_t size, size_t align, bool frugal,
 
             if (beyond && b->span.base < beyond->span.base)
                 continue; /* in the previous run */
-            if (measure_run(h, b, size, align, &run, &beyond) &&
+            if (measure_run(h, b, w->size, w->align, &run, &beyond) &&
                 (!found || run.missing < best->missing)) {
                 *best = run;
                 found = true;
             }
-            if (found && !frugal)
+            if (found && !w->is_frugal)
                 return true;
             if (!beyond)
                 break; /* the run reached the end */
@@ -276,12 +254,16 @@ static bool find_run(const slab_heap *h, size_t size, size_t align, bool frugal,
     return found;
 }
 
-/* Sets aside the blocks of the run; returns the lowest of them. */
-static slab_block *claim_run(slab_heap *h, const struct run *run, size_t size, slab_block **last)
+/* Finds a run and sets aside what the request needs of it; false: there is none. */
+static bool claim_run(slab_heap *h, const slab_want *w, struct run *run)
 {
-    uintptr_t   end   = run->start + size;
-    slab_block *first = NULL, *b = run->first;
+    slab_block *first = NULL, *b;
+    uintptr_t   end;
 
+    if (!find_run(h, w, run))
+        return false;
+    b   = run->first;
+    end = run->start + w->size;
     while (b && b->span.base < end) {
         uintptr_t base = b->home->base;
 
@@ -298,23 +280,29 @@ static slab_block *claim_run(slab_heap *h, const struct run *run, size_t size, s
             slab_unbin(h, b);
             b->use = SLAB_ASIDE;
         }
-        first = first ? first : b;
-        *last = b;
-        b     = b->upper;
+        first     = first ? first : b;
+        run->last = b;
+        b         = b->upper;
     }
-    return first;
+    run->first = first;
+    return true;
 }
 
-/* Called before `more` bytes are taken for a block of `size`: returns idle memory that did not fit,
- * if the heap would otherwise hold considerably more than is used.  Programs whose sizes change
- * from round to round then leave no area of each size behind.  Releases the lock meanwhile. */
+/* Without the lock, before `more` bytes are taken for a block of `size`: returns idle memory that
+ * did not fit, if the heap would otherwise hold considerably more than is used.  Programs whose
+ * sizes change from round to round then leave no area of each size behind. */
 static void replace_idle(slab_heap *h, size_t size, size_t more)
 {
-    uint64_t used = h->used + size;
-    uint64_t most = used + used / (can_map(h) ? 32 : 8); /* areas seldom fit as exactly */
+    uint64_t used, most, excess, idle;
 
-    if (h->held + more > most && h->idle > h->retain)
-        (void)slab_give_back(h, h->held + more - most, h->idle - h->retain);
+    pthread_mutex_lock(&h->lock);
+    used   = h->used + size;
+    most   = used + used / (can_map(h) ? 32 : 8); /* areas seldom fit as exactly */
+    excess = h->held + more > most ? h->held + more - most : 0;
+    idle   = h->idle > h->retain ? h->idle - h->retain : 0;
+    pthread_mutex_unlock(&h->lock);
+    if (excess && idle)
+        (void)slab_give_back(h, excess, idle);
 }
 
 /* --- ranges: mapping ------------------------------------------------------------------------- */
@@ -337,13 +325,13 @@ static usm_status map_pieces(slab_heap *h, const slab_block *b, uintptr_t *done)
 
 /* After a failure: the part that was mapped, up to `done`, becomes free memory, the rest holes
  * again. */
-static void release_run(slab_heap *h, slab_block *first, slab_block *last, uintptr_t done)
+static void release_run(slab_heap *h, const struct run *run, uintptr_t done)
 {
-    slab_block *b = first, *next;
+    slab_block *b = run->first, *next;
     bool        is_last;
 
     do {
-        is_last = b == last;
+        is_last = b == run->last;
         next    = b->upper;
         if (b->use == SLAB_MAPPING && done > b->span.base && done < SLAB_BLOCK_END(b)) {
             slab_block *rest = slab_split(h, b, done);
@@ -362,43 +350,40 @@ static void release_run(slab_heap *h, slab_block *first, slab_block *last, uintp
 }
 
 /* All of the run is memory now: makes it one block, and cuts the requested part. */
-static slab_block *settle_run(slab_heap *h, slab_block *first, slab_block *last, uintptr_t start,
-                              size_t size)
+static slab_block *settle_run(slab_heap *h, const struct run *run, size_t size)
 {
-    bool is_last = first == last;
+    slab_block *first   = run->first;
+    bool        is_last = first == run->last;
 
     h->held += first->use == SLAB_MAPPING ? first->span.size : 0;
     while (!is_last) {
-        is_last = first->upper == last;
+        is_last = first->upper == run->last;
         h->held += first->upper->use == SLAB_MAPPING ? first->upper->span.size : 0;
         slab_join_upper(h, first);
     }
-    return slab_carve(h, first, start, size);
+    return slab_carve(h, first, run->start, size);
 }
 
-static usm_status map_run(slab_heap *h, const struct run *run, size_t size, slab_block **out)
+/* Without the lock.  pre: the run is the thread's. */
+static usm_status map_run(slab_heap *h, slab_want *w, const struct run *run)
 {
-    usm_status  status = USM_OK;
-    slab_block *last   = NULL;
-    slab_block *first  = claim_run(h, run, size, &last);
-    uintptr_t   done   = 0;
-    int         cancel;
+    usm_status status = USM_OK;
+    uintptr_t  done   = 0;
 
-    replace_idle(h, size, run->missing);
-    cancel = leave(h);
-    for (slab_block *b = first; !status; b = b->upper) {
+    replace_idle(h, w->size, run->missing);
+    for (slab_block *b = run->first; !status; b = b->upper) {
         if (b->use == SLAB_MAPPING)
             status = map_pieces(h, b, &done);
-        if (b == last)
+        if (b == run->last)
             break;
     }
-    enter(h, cancel);
-    if (status) {
-        release_run(h, first, last, done);
-        return status;
-    }
-    *out = settle_run(h, first, last, run->start, size);
-    return USM_OK;
+    pthread_mutex_lock(&h->lock);
+    if (status)
+        release_run(h, run, done);
+    else
+        slab_hand_out(h, w, settle_run(h, run, w->size));
+    pthread_mutex_unlock(&h->lock);
+    return status;
 }
 
 /* --- ranges: addresses ----------------------------------------------------------------------- */
@@ -439,32 +424,30 @@ static usm_status reserve(slab_heap *h, size_t size, size_t least, usm_area **ar
     }
 }
 
-/* Adds a range, which is one hole. */
-static usm_status add_range(slab_heap *h, size_t least)
+/* Without the lock.  Adds a range, which is one hole, and claims a run in it.  False: there are no
+ * addresses. */
+static bool add_range(slab_heap *h, const slab_want *w, size_t size, struct run *run)
 {
-    size_t     size = range_size(h, least);
-    usm_area  *area = NULL;
-    slab_area *a    = NULL;
-    bool       refused;
-    usm_status status;
-    int        cancel;
+    usm_area  *area       = NULL;
+    slab_area *a          = NULL;
+    bool       is_refused = reserve(h, size, w->size + w->align, &area) != USM_OK;
+    bool       is_claimed = false;
 
-    cancel  = leave(h);
-    status  = reserve(h, size, least, &area);
-    refused = status != USM_OK;
-    if (!status && !(a = slab_area_new(h, area->size, true))) {
+    if (!is_refused && !(a = slab_area_new(h, area->size, true))) {
         h->params.areas.give(h->params.areas.source, area);
-        status = no_host_memory(h);
+        (void)no_host_memory(h);
     }
-    enter(h, cancel);
-    if (refused && usm_list_is_empty(&h->areas))
+    pthread_mutex_lock(&h->lock);
+    if (is_refused && usm_list_is_empty(&h->areas))
         h->no_range = true;
-    if (!a)
-        return status;
-    slab_area_start(h, a, area, SLAB_HOLE);
-    make_hole(h, a->bottom);
-    h->ranges += a->size;
-    return USM_OK;
+    if (a) {
+        slab_area_start(h, a, area, SLAB_HOLE);
+        make_hole(h, a->bottom);
+        h->ranges += a->size;
+        is_claimed = claim_run(h, w, run);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return is_claimed;
 }
 
 /* --- areas ----------------------------------------------------------------------------------- */
@@ -485,101 +468,115 @@ static size_t next_area_size(const slab_heap *h, size_t size, bool frugal)
     return usm_max_size(size, usm_min_size(next, most));
 }
 
-static usm_status grow_area(slab_heap *h, size_t size, size_t align, bool frugal, slab_block **b)
+/* Without the lock. */
+static usm_status grow_area(slab_heap *h, slab_want *w)
 {
-    size_t     wanted = next_area_size(h, size, frugal);
-    usm_area  *area   = NULL;
-    slab_area *a      = NULL;
+    usm_area  *area = NULL;
+    slab_area *a    = NULL;
+    size_t     wanted;
     usm_status status;
-    int        cancel;
 
-    replace_idle(h, size, wanted);
-    cancel = leave(h);
-    status = h->params.areas.take(h->params.areas.source, wanted, align, &area);
-    if (!status && !(a = slab_area_new(h, wanted, false))) {
-        h->params.areas.give(h->params.areas.source, area);
-        status = no_host_memory(h);
-    }
-    enter(h, cancel);
-    if (!a)
+    pthread_mutex_lock(&h->lock);
+    wanted = next_area_size(h, w->size, w->is_frugal);
+    pthread_mutex_unlock(&h->lock);
+    replace_idle(h, w->size, wanted);
+    status = h->params.areas.take(h->params.areas.source, wanted, w->align, &area);
+    if (status)
         return status;
+    a = slab_area_new(h, wanted, false);
+    if (!a) {
+        h->params.areas.give(h->params.areas.source, area);
+        return no_host_memory(h);
+    }
+    pthread_mutex_lock(&h->lock);
     slab_area_start(h, a, area, SLAB_ASIDE);
     h->held += wanted;
-    *b = slab_carve(h, a->bottom, a->base, size);
+    slab_hand_out(h, w, slab_carve(h, a->bottom, a->base, w->size));
+    pthread_mutex_unlock(&h->lock);
     return USM_OK;
 }
 
 /* --- growing --------------------------------------------------------------------------------- */
 
 /* Addresses are usually available; if not, the block gets an area. */
-static usm_status grow_range(slab_heap *h, size_t size, size_t align, bool frugal, slab_block **b)
+static usm_status grow_range(slab_heap *h, slab_want *w)
 {
     struct run run = {0};
+    bool       is_claimed;
+    size_t     size;
     usm_status status;
 
-    while (!find_run(h, size, align, frugal, &run)) {
-        status = add_range(h, size + align);
-        if (status)
-            return grow_area(h, size, align, frugal, b);
-        status = slab_spare_ensure(h);
-        if (status)
-            return status;
-    }
-    status = map_run(h, &run, size, b);
+    pthread_mutex_lock(&h->lock);
+    is_claimed = claim_run(h, w, &run);
+    size       = range_size(h, w->size + w->align);
+    pthread_mutex_unlock(&h->lock);
+    if (!is_claimed && !add_range(h, w, size, &run))
+        return grow_area(h, w);
+    status = map_run(h, w, &run);
     /* A limit may have room for the block but not for a whole piece. */
-    if (frugal && (status == USM_E_BUDGET || status == USM_E_NO_MEMORY))
-        status = grow_area(h, size, align, frugal, b);
+    if (w->is_frugal && is_full_answer(status))
+        status = grow_area(h, w);
     return status;
 }
 
-static usm_status grow_once(slab_heap *h, size_t size, size_t align, bool frugal, slab_block **b)
+static usm_status grow_once(slab_heap *h, slab_want *w)
 {
     usm_status status = slab_spare_ensure(h);
 
     if (status)
         return status;
-    if (!can_map(h) || h->no_range)
-        return grow_area(h, size, align, frugal, b);
-    return grow_range(h, size, align, frugal, b);
+    return can_map(h) && !h->no_range ? grow_range(h, w) : grow_area(h, w);
+}
+
+/* True if memory that was returned to the heap meanwhile is enough. */
+static bool take_returned(slab_heap *h, slab_want *w)
+{
+    slab_block *b;
+
+    pthread_mutex_lock(&h->lock);
+    while (h->gives) /* by other threads: that memory is not available yet */
+        slab_wait_settled(h);
+    b = slab_take_free(h, w->size, w->align);
+    if (b)
+        slab_hand_out(h, w, b);
+    pthread_mutex_unlock(&h->lock);
+    return b != NULL;
 }
 
 /* Memory is short: returns idle memory, first about as much as is requested, then all of it, and
  * requests no more than the block needs. */
-static usm_status grow_frugally(slab_heap *h, size_t size, size_t align, slab_block **b)
+static usm_status grow_frugally(slab_heap *h, slab_want *w)
 {
-    uint64_t   enough = size;
+    uint64_t   enough = w->size;
     usm_status status;
 
+    w->is_frugal = true;
     for (;;) {
         (void)slab_give_back(h, enough, UINT64_MAX);
-        while (h->gives) /* by other threads: that memory is not available yet */
-            slab_wait_settled(h);
         status = slab_spare_ensure(h);
-        if (status)
+        if (status || take_returned(h, w))
             return status;
-        if ((*b = slab_take_free(h, size, align)))
-            return USM_OK;
-        status = grow_once(h, size, align, true, b);
+        status = grow_once(h, w);
         if (!is_full_answer(status) || enough == UINT64_MAX)
             return status;
         enough = UINT64_MAX;
     }
 }
 
-usm_status slab_grow(slab_heap *h, size_t size, size_t align, slab_block **b)
+void slab_grow(slab_heap *h, slab_want *w)
 {
-    bool       was_growing = h->growing; /* this thread may be growing already, further up the
-                                            stack */
-    usm_status status;
+    int        cancel = usm__os_cancel_off();
+    usm_status status = grow_once(h, w);
 
-    h->growing = true;
-    h->grower  = pthread_self();
-    status     = grow_once(h, size, align, false, b);
     if (is_full_answer(status))
-        status = grow_frugally(h, size, align, b);
-    h->growing = was_growing;
+        status = grow_frugally(h, w);
+    if (status)
+        w->status = status;
+    pthread_mutex_lock(&h->lock);
+    h->growing = w->was_growing;
     pthread_cond_broadcast(&h->settled);
-    return status;
+    pthread_mutex_unlock(&h->lock);
+    usm__os_cancel_restore(cancel);
 }
 
 /* --- returning memory ------------------------------------------------------------------------ */
@@ -615,21 +612,26 @@ static void unmap_pieces(slab_heap *h, const slab_block *b)
         s->unmap(s->source, b->span.area, offset, piece_size(h, offset));
 }
 
-/* Releases the lock meanwhile.  Returns the highest idle pieces; 0: there are none, or none small
+static void end_giving(slab_heap *h)
+{
+    if (--h->gives == 0)
+        pthread_cond_broadcast(&h->settled);
+}
+
+/* Makes the highest idle pieces one block, UNMAPPING; NULL: there are none, or none small
  * enough. */
-static size_t give_pieces(slab_heap *h, uint64_t enough, uint64_t most)
+static slab_block *take_pieces(slab_heap *h, uint64_t enough, uint64_t most)
 {
     slab_block *b =
         can_map(h) ? slab_bins_highest(&h->bins, (size_t)1 << h->piece_shift[0], has_idle_pieces, h)
                    : NULL;
-    size_t low, high, given;
-    int    cancel;
+    size_t low, high;
 
     if (!b)
-        return 0;
+        return NULL;
     choose_pieces(h, b, enough, most, &low, &high);
     if (low == high)
-        return 0;
+        return NULL;
     slab_unbin(h, b);
     b->use = SLAB_UNMAPPING;
     if (high < SLAB_OFFSET_OF(b) + b->span.size)
@@ -638,12 +640,35 @@ static size_t give_pieces(slab_heap *h, uint64_t enough, uint64_t most)
         b = slab_split(h, b, b->home->base + low);
         slab_make_free(h, b->lower);
     }
-    cancel = leave_to_give(h);
+    slab_idle_changed(h);
+    h->gives++;
+    return b;
+}
+
+/* Without the lock.  Returns the highest idle pieces; 0: there are none. */
+static size_t give_pieces(slab_heap *h, uint64_t enough, uint64_t most)
+{
+    slab_block *b;
+    size_t      given;
+
+    pthread_mutex_lock(&h->lock);
+    while (!slab_has_spares(h)) {
+        pthread_mutex_unlock(&h->lock);
+        if (slab_spare_ensure(h))
+            return 0;
+        pthread_mutex_lock(&h->lock);
+    }
+    b = take_pieces(h, enough, most);
+    pthread_mutex_unlock(&h->lock);
+    if (!b)
+        return 0;
     unmap_pieces(h, b);
-    enter_after_giving(h, cancel);
+    pthread_mutex_lock(&h->lock);
     given = b->span.size;
     h->held -= given;
     make_hole(h, b);
+    end_giving(h);
+    pthread_mutex_unlock(&h->lock);
     return given;
 }
 
@@ -656,27 +681,30 @@ static void take_out(slab_heap *h, slab_area *a, usm_list *out)
     usm_list_append(out, &a->link);
 }
 
-/* Releases the lock meanwhile. */
+/* Without the lock.  pre: if there are areas, the thread is counted in `gives`. */
 static void give_all(slab_heap *h, usm_list *out)
 {
     usm_list *it;
-    int       cancel;
 
-    cancel = leave_to_give(h);
+    if (usm_list_is_empty(out))
+        return;
     while ((it = usm_list_pop(out))) {
         h->params.areas.give(h->params.areas.source, SLAB_AREA_OF(it)->area);
         slab_area_free(h, SLAB_AREA_OF(it));
     }
-    enter_after_giving(h, cancel);
+    pthread_mutex_lock(&h->lock);
+    end_giving(h);
+    pthread_mutex_unlock(&h->lock);
 }
 
-/* Releases the lock meanwhile.  Returns idle areas, youngest first. */
+/* Without the lock.  Returns idle areas, youngest first. */
 static size_t give_areas(slab_heap *h, uint64_t enough, uint64_t most)
 {
     size_t   given = 0;
     usm_list out, *it, *before;
 
     usm_list_init(&out);
+    pthread_mutex_lock(&h->lock);
     for (it = h->areas.prev; it != &h->areas && given < enough; it = before) {
         slab_area *a = SLAB_AREA_OF(it);
 
@@ -689,40 +717,45 @@ static size_t give_areas(slab_heap *h, uint64_t enough, uint64_t most)
         h->held -= a->size;
         given += a->size;
     }
-    if (given)
-        give_all(h, &out);
+    slab_idle_changed(h);
+    h->gives += given > 0;
+    pthread_mutex_unlock(&h->lock);
+    give_all(h, &out);
     return given;
 }
 
 void slab_give_ranges(slab_heap *h)
 {
-    usm_list out, *it, *next;
+    int      cancel = usm__os_cancel_off();
+    usm_list out;
 
     usm_list_init(&out);
-    for (it = h->areas.next; it != &h->areas; it = next) {
+    pthread_mutex_lock(&h->lock);
+    USM_LIST_FOREACH_SAFE (it, next, &h->areas) {
         slab_area *a = SLAB_AREA_OF(it);
 
-        next = it->next;
         if (a->bottom->use != SLAB_HOLE || a->bottom->span.size != a->size)
             continue;
         usm_list_remove(&a->bottom->link);
         take_out(h, a, &out);
         h->ranges -= a->size;
     }
-    if (!usm_list_is_empty(&out))
-        give_all(h, &out);
+    h->gives += !usm_list_is_empty(&out);
+    pthread_mutex_unlock(&h->lock);
+    give_all(h, &out);
+    usm__os_cancel_restore(cancel);
 }
 
 size_t slab_give_back(slab_heap *h, uint64_t enough, uint64_t most)
 {
+    int    cancel = usm__os_cancel_off();
     size_t given = give_areas(h, enough, most), more = 1;
 
-    while (given < enough && more && !slab_spare_ensure(h)) {
+    while (given < enough && more) {
         more = give_pieces(h, enough - given, most - given);
         given += more;
     }
-    if (h->low > h->idle)
-        h->low = h->idle;
+    usm__os_cancel_restore(cancel);
     return given;
 }
 
@@ -734,16 +767,15 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-void slab_retention_check(slab_heap *h)
+uint64_t slab_retention_due(slab_heap *h)
 {
     uint64_t now = now_ns(), low = h->low;
 
     if (h->window_ns && now - h->window_ns < h->retain_ns)
-        return;
+        return 0;
     if (!h->window_ns)
         low = 0;
     h->window_ns = now; /* before other threads check: they would return as much again */
     h->low       = h->idle;
-    if (low > h->retain)
-        (void)slab_give_back(h, low - h->retain, low - h->retain);
+    return low > h->retain ? low - h->retain : 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Shared by the files of the heap: page_heap.c (blocks), page_heap_growth.c (areas, pieces),
  * page_heap_bins.c (free blocks by size), page_heap_blocks.c (descriptors, used blocks by address),
- * page_heap_check.c (invariants).  All functions
- * are called with the heap's lock held, unless stated otherwise. */
+ * page_heap_check.c (invariants).  All functions are entered with the heap's lock and keep it,
+ * unless stated otherwise. */
 #ifndef USM_HEAP_PAGE_HEAP_PRIVATE_H
 #define USM_HEAP_PAGE_HEAP_PRIVATE_H
 
@@ -47,9 +47,21 @@ typedef struct slab_area {
 #define SLAB_BLOCK_END(b) ((b)->span.base + (b)->span.size)
 #define SLAB_OFFSET_OF(b) ((b)->span.base - (b)->home->base)
 
-/* The maximum number of descriptors that one step needs; with that many spare ones it cannot
- * fail. */
-#define SLAB_STEP_BLOCKS 8
+/* The number of spare descriptors with which a step cannot fail.  A step under a single hold of the
+ * lock begins with as many, and takes two at most.  Growth takes six at most after it has ensured
+ * them, under several holds; so twice that is there for a source that uses the heap itself. */
+#define SLAB_STEP_BLOCKS 16
+
+/* A request for a block until it has its answer: `block` or `status` is set. */
+typedef struct slab_want {
+    size_t      size, align; /* whole pages                                                     */
+    bool        may_grow, is_large; /* as in slab_request */
+    bool        is_growing;  /* this thread has to grow the heap for it; others wait for that   */
+    bool        was_growing; /* it does so for another request already, further up the stack    */
+    bool        is_frugal;   /* memory is short: no more is taken than the block needs          */
+    slab_block *block;       /* handed out; NULL: not yet                                       */
+    usm_status  status;
+} slab_want;
 
 /* --- page_heap_bins.c ------------------------------------------------------------------------- */
 void slab_bins_insert(slab_bins *bins, slab_block *b);
@@ -66,13 +78,19 @@ slab_block *slab_bins_highest(const slab_bins *bins, size_t size,
 bool slab_bins_is_in(const slab_block *b, unsigned row, unsigned column);
 
 /* --- page_heap_blocks.c ----------------------------------------------------------------------- */
-/* Makes sure that there are SLAB_STEP_BLOCKS spare descriptors; may release the lock meanwhile. */
-usm_status  slab_spare_ensure(slab_heap *h);
+/* Without the lock.  Makes sure that there are SLAB_STEP_BLOCKS spare descriptors. */
+usm_status slab_spare_ensure(slab_heap *h);
+
+static inline bool slab_has_spares(const slab_heap *h)
+{
+    return h->spare_count >= SLAB_STEP_BLOCKS;
+}
+
 slab_block *slab_spare_take(slab_heap *h); /* never NULL: see above */
 void        slab_spare_give(slab_heap *h, slab_block *b);
 void        slab_chunks_give(slab_heap *h); /* to the process; needs no lock */
-/* Returns only chunks without a block; none while a thread that released the lock relies on its
- * spare descriptors. */
+/* Returns only chunks without a block; none while a thread grows the heap, which relies on spare
+ * descriptors. */
 void slab_chunks_trim(slab_heap *h);
 
 /* Without the lock.  NULL: no host memory; no error message. */
@@ -100,20 +118,29 @@ void slab_unbin(slab_heap *h, slab_block *b);
 slab_block *slab_carve(slab_heap *h, slab_block *b, uintptr_t at, size_t size);
 /* Makes a USED block from free memory; NULL: there is none. */
 slab_block *slab_take_free(slab_heap *h, size_t size, size_t align);
+/* Answers the request with b, which is USED. */
+void slab_hand_out(slab_heap *h, slab_want *w, slab_block *b);
+
+/* The idle bytes have changed for good. */
+static inline void slab_idle_changed(slab_heap *h)
+{
+    if (h->low > h->idle)
+        h->low = h->idle;
+}
 
 /* --- page_heap_growth.c ----------------------------------------------------------------------- */
 void slab_growth_init(slab_heap *h);
 /* Waits for `settled`; no thread is cancelled there. */
 void slab_wait_settled(slab_heap *h);
-/* Releases the lock while it calls the source.  *b is USED. */
-usm_status slab_grow(slab_heap *h, size_t size, size_t align, slab_block **b);
-/* Releases the lock.  Returns idle memory until it is `enough` bytes, never more than `most`. */
+/* Without the lock, by the growing thread.  Answers the request; then others may grow. */
+void slab_grow(slab_heap *h, slab_want *w);
+/* Without the lock.  Returns idle memory until it is `enough` bytes, never more than `most`. */
 size_t slab_give_back(slab_heap *h, uint64_t enough, uint64_t most);
-/* Releases the lock.  Returns the ranges without mapped memory. */
+/* Without the lock.  Returns the ranges without mapped memory. */
 void slab_give_ranges(slab_heap *h);
 /* Bytes of b that are areas or pieces without a used block. */
 size_t slab_idle_in(const slab_heap *h, const slab_block *b);
-/* Called after a free: returns memory that was idle for too long.  Releases the lock. */
-void slab_retention_check(slab_heap *h);
+/* Called after a free: how many bytes were idle for too long.  The caller returns them. */
+uint64_t slab_retention_due(slab_heap *h);
 
 #endif

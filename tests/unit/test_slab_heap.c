@@ -479,8 +479,10 @@ static void *work(void *arg)
         } else if (!slab_heap_alloc(&heap, draw_size(&m), 1, &mine[i])) {
             CHECK(atomic_exchange(&mine[i]->state, USM_BLOCK_LIVE) == USM_BLOCK_FREE);
         }
-        if (n % 512 == 511)
+        if (n % 512 == 511) {
             (void)slab_heap_trim(&heap, draw(&m, 64 * MIB));
+            CHECK(slab_heap_is_valid(&heap, source_pages_get));
+        }
     }
     for (size_t i = 0; i < 64; i++)
         if (mine[i])
