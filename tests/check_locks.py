@@ -23,8 +23,6 @@ HEAD = re.compile(r"^(?:[A-Za-z_][\w \t\n*,]*?[\s*])?(\w+)\s*"
 CALL = re.compile(r"\b(\w+)\s*\(")
 LOCK, UNLOCK = "lock", "unlock"
 OLD = {
-    "src/cluster/shared_access.c": {"usm__shared_wait", "settle"},
-    "src/cluster/shared_move.c": {"send_packet", "send_block"},
     "backends/host/queue.c": {"end_command", "usm__host_work_once"},
     "backends/host/team.c": {"spin"},
 }

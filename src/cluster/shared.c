@@ -89,7 +89,7 @@ static void take(usm_shared_buffer *s, uint32_t from, const usm__shared_message 
         if (msg->op == USM__SHARED_BYE || msg->op == USM__SHARED_ABSENT)
             (void)pthread_cond_broadcast(&s->changed);
     }
-    usm__shared_unlock(s);
+    (void)usm__shared_unlock(s);
 }
 
 static void came(void *arg, uint32_t from, const void *data, size_t size)
@@ -115,7 +115,7 @@ static void rank_lost(usm_shared_buffer *s, uint32_t rank)
     if (s->broken == USM_OK)
         usm__shared_rank_lost(&s->machine, rank);
     (void)pthread_cond_broadcast(&s->changed);
-    usm__shared_unlock(s);
+    (void)usm__shared_unlock(s);
 }
 
 static void rank_changed(void *arg, uint32_t rank, usm_place_state state)
@@ -325,22 +325,45 @@ static uint64_t next_call(void)
     return call;
 }
 
-/* Waits until nothing of the buffer is in progress.  The lock is held; it is released meanwhile. */
-static void drain(usm_shared_buffer *s)
+/* Nothing of the buffer is in progress. */
+static bool is_idle(const usm_shared_buffer *s)
 {
-    for (unsigned turn = 1; s->transfers > 0 || s->is_sending || !usm_list_is_empty(&s->out);
-         turn++)
-        usm__shared_wait(s, turn);
+    return s->transfers == 0 && !s->is_sending && usm_list_is_empty(&s->out);
+}
+
+/* Without the lock.  Waits until it is so. */
+static void wait_until(usm_shared_buffer *s, bool (*is_so)(const usm_shared_buffer *))
+{
+    usm__mutex_lock(&s->lock);
+    for (unsigned turn = 1; !is_so(s); turn++) {
+        if (usm__shared_wait(s, turn))
+            continue;
+        if (!usm__shared_unlock(s))
+            usm__shared_step(s);
+        usm__mutex_lock(&s->lock);
+    }
+    usm__mutex_unlock(&s->lock);
+}
+
+/* Sends all others the message, which is the rank's last one. */
+static void say_last(usm_shared_buffer *s, usm__shared_op op)
+{
+    usm__mutex_lock(&s->lock);
+    usm__shared_notify_all(s, op);
+    (void)usm__shared_unlock(s);
+}
+
+static void end(usm_shared_buffer *s)
+{
+    wait_until(s, is_idle);
+    leave(s);
+    free_buffer(s);
 }
 
 static void give_up(usm_shared_buffer *s)
 {
-    usm__mutex_lock(&s->lock);
-    usm__shared_notify_all(s, USM__SHARED_ABSENT); /* others may take it to exist */
-    drain(s);
-    usm__mutex_unlock(&s->lock);
-    leave(s);
-    free_buffer(s);
+    say_last(s, USM__SHARED_ABSENT); /* others may take it to exist */
+    end(s);
 }
 
 usm_status usm_shared_buffer_create(usm_context *ctx, const usm_shared_buffer_desc *desc,
@@ -381,7 +404,7 @@ usm_status usm_shared_buffer_create(usm_context *ctx, const usm_shared_buffer_de
 
 static bool all_have_left(const usm_shared_buffer *s)
 {
-    for (uint32_t r = 0; r < s->machine.ranks; r++)
+    for (uint32_t r = 0; s->broken == USM_OK && r < s->machine.ranks; r++)
         if (r != s->machine.self && !s->machine.lost[r] && !s->has_left[r])
             return false;
     return true;
@@ -399,14 +422,9 @@ void usm_shared_buffer_destroy(usm_shared_buffer *buf)
     }
     if (buf->fork_generation != usm__fork_generation())
         return; /* the buffer is the parent's */
-    usm__mutex_lock(&buf->lock);
-    usm__shared_notify_all(buf, USM__SHARED_BYE);
-    for (unsigned turn = 1; !all_have_left(buf) && buf->broken == USM_OK; turn++)
-        usm__shared_wait(buf, turn);
-    drain(buf);
-    usm__mutex_unlock(&buf->lock);
-    leave(buf);
-    free_buffer(buf);
+    say_last(buf, USM__SHARED_BYE);
+    wait_until(buf, all_have_left);
+    end(buf);
 }
 
 /* ---- statistics ---------------------------------------------------------------------------- */

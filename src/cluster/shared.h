@@ -8,8 +8,9 @@
  *     shared.c                      creating, finding, destroying; received messages
  *
  * The lock guards the state machine and the fields beside it.  No message is sent and no local
- * buffer is accessed while it is held: messages are put into `out`, and the thread that releases
- * the lock sends them (usm__shared_unlock()). */
+ * buffer is accessed while it is held: messages are put into `out`, and the function that took the
+ * lock sends them when it releases it (usm__shared_unlock()).  One that is entered with the lock
+ * keeps it. */
 #ifndef USM_CLUSTER_SHARED_H
 #define USM_CLUSTER_SHARED_H
 
@@ -114,15 +115,19 @@ extern const usm__shared_ops usm__shared_moves;
 
 usm_status usm__shared_moves_init(usm_shared_buffer *s);
 void       usm__shared_moves_fini(usm_shared_buffer *s);
-/* Sends the messages in `out`.  The lock is held; true: it was released meanwhile. */
-bool usm__shared_flush(usm_shared_buffer *s);
-/* Sends the messages, then releases the lock. */
-void usm__shared_unlock(usm_shared_buffer *s);
+/* Releases the lock, then sends the messages in `out`, unless another thread is doing so.  True:
+ * there were some. */
+bool usm__shared_unlock(usm_shared_buffer *s);
 /* Sends a message to all other live ranks.  The lock is held. */
 void usm__shared_notify_all(usm_shared_buffer *s, usm__shared_op op);
 /* Takes a DATA from another rank; `bytes` follow its header.  The lock is held. */
 void usm__shared_take_data(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg,
                            const char *bytes);
+/* From begin to end the block is busy, and the thread may use its bytes without the lock: in *page;
+ * if that is NULL, in the local buffer, or they are zeros.  pre: it is not busy.  False: it has no
+ * content.  The lock is held. */
+bool usm__shared_busy_begin(usm_shared_buffer *s, uint64_t block, usm__shared_page **page);
+void usm__shared_busy_end(usm_shared_buffer *s, uint64_t block, usm__shared_page *page);
 /* The lock is held, or no other thread has the buffer. */
 void usm__shared_page_drop(usm_shared_buffer *s, usm__shared_page *page);
 /* Makes the buffer unusable on this rank: all accesses that wait fail.  The lock is held. */
@@ -131,7 +136,10 @@ void usm__shared_break(usm_shared_buffer *s, usm_status st);
 /* ---- shared_access.c ---------------------------------------------------------------------- */
 
 /* Waits a while for a change, during which messages may arrive; `turn` counts the calls from 1.
- * The lock is held; it is released meanwhile. */
-void usm__shared_wait(usm_shared_buffer *s, unsigned turn);
+ * The lock is held.  False: nothing has changed, or there are messages to send: the caller releases
+ * the lock, and if there were no messages, calls usm__shared_step(). */
+bool usm__shared_wait(usm_shared_buffer *s, unsigned turn);
+/* Lets the transport make progress.  The lock is not held. */
+void usm__shared_step(usm_shared_buffer *s);
 
 #endif

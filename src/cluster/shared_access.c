@@ -19,33 +19,50 @@ typedef struct span {
     uint64_t first, behind; /* of blocks */
 } span;
 
+/* An access that is taking its blocks. */
+typedef struct taking {
+    const usm_shared_access *acc;
+    span                     blocks;
+    uint64_t                 at;    /* the block that is being taken              */
+    uint64_t                 asked; /* the first one that was not requested ahead */
+    usm__shared_waiter       waiter;
+    unsigned                 turn;  /* 0: it does not wait for the block          */
+    bool                     fills; /* the block's bytes are to be copied from `page` into the local
+                                       buffer, without the lock; the status of that is `filled` */
+    uint8_t                  kind;  /* of the block then                          */
+    usm__shared_page        *page;
+    usm_status               filled;
+} taking;
+
+/* Not a status of the library: the caller, which took the lock, releases it, copies bytes or lets
+ * time pass, and calls again. */
+#define DEFERRED ((usm_status)1)
+
+bool usm__shared_wait(usm_shared_buffer *s, unsigned turn)
+{
+    struct timespec until;
+
+    if (!s->is_sending && !usm_list_is_empty(&s->out))
+        return false;
+    until = usm__job_deadline(turn < SLICE_MS ? turn : SLICE_MS);
+    return usm__mutex_wait(&s->lock, &s->changed, &until) == 0;
+}
+
 /* A module without a thread makes progress only during calls, so one is called. */
-static void step(void)
+void usm__shared_step(usm_shared_buffer *s)
 {
     const usm_transport_ops *ops;
     void                    *job;
     uint32_t                 self, count;
 
-    if (usm__job_enter(&ops, &job) != USM_OK)
-        return;
-    (void)ops->members(job, &self, &count);
-    usm__job_leave();
-}
-
-void usm__shared_wait(usm_shared_buffer *s, unsigned turn)
-{
-    struct timespec until;
-
-    if (usm__shared_flush(s))
-        return; /* the caller looks again */
-    until = usm__job_deadline(turn < SLICE_MS ? turn : SLICE_MS);
-    if (usm__mutex_wait(&s->lock, &s->changed, &until) == 0)
-        return;
-    usm__mutex_unlock(&s->lock);
-    step();
+    if (usm__job_enter(&ops, &job) == USM_OK) {
+        (void)ops->members(job, &self, &count);
+        usm__job_leave();
+    }
     usm__mutex_lock(&s->lock);
     if (s->broken == USM_OK && !usm__job_is_attached())
         usm__shared_break(s, USM_E_MPI);
+    (void)usm__shared_unlock(s);
 }
 
 /* ---- blocks ------------------------------------------------------------------------------ */
@@ -89,22 +106,39 @@ static usm_status notify(const usm_shared_buffer *s, uint64_t block, usm_status 
         (unsigned long long)usm__shared_block_offset(s, block), s->name, usm_status_string(st));
 }
 
-/* The lock is held; it is released while the access waits. */
-static usm_status take_block(usm_shared_buffer *s, uint64_t block, usm_access_mode mode)
+/* Requests the blocks from `at` on that were not requested yet.  Half of them at a time, so that
+ * their messages are sent together. */
+static void look_ahead(usm_shared_buffer *s, taking *t)
 {
-    usm__shared_waiter w = {0};
-    usm_status         st;
+    const uint64_t most = usm__shared_ahead(s);
 
-    if (s->broken != USM_OK)
-        return s->broken;
-    st = usm__shared_begin(&s->machine, block, mode, &w);
-    if (st != USM_E_NOT_READY)
-        return st;
-    for (unsigned turn = 1; !w.is_done && s->broken == USM_OK; turn++)
-        usm__shared_wait(s, turn);
-    if (w.is_done)
-        return w.status;
-    usm__shared_cancel(&s->machine, block, &w);
+    if (t->blocks.behind - t->blocks.first == 1 || t->asked > t->at + 1 + most / 2)
+        return;
+    if (t->asked < t->at)
+        t->asked = t->at;
+    for (; t->asked < t->blocks.behind && t->asked - t->at <= most; t->asked++)
+        usm__shared_want(&s->machine, t->asked, mode_of(s, t->asked, t->acc));
+}
+
+static usm_status open_block(usm_shared_buffer *s, taking *t)
+{
+    usm_status st;
+
+    if (t->turn == 0) {
+        if (s->broken != USM_OK)
+            return s->broken;
+        look_ahead(s, t);
+        st = usm__shared_begin(&s->machine, t->at, mode_of(s, t->at, t->acc), &t->waiter);
+        if (st != USM_E_NOT_READY)
+            return st;
+    }
+    while (!t->waiter.is_done && s->broken == USM_OK)
+        if (!usm__shared_wait(s, ++t->turn))
+            return DEFERRED;
+    t->turn = 0;
+    if (t->waiter.is_done)
+        return t->waiter.status;
+    usm__shared_cancel(&s->machine, t->at, &t->waiter);
     return s->broken;
 }
 
@@ -125,40 +159,55 @@ static usm_status fill(usm_shared_buffer *s, uint64_t block, const usm__shared_p
     return USM_OK;
 }
 
-/* Copies the bytes of a block that is open into the local buffer.  The lock is held; it is released
- * meanwhile. */
-static usm_status settle(usm_shared_buffer *s, uint64_t block)
+static usm_status end_fill(usm_shared_buffer *s, taking *t)
 {
-    usm__shared_block *b = &s->blocks[block];
-    usm__shared_page  *page;
-    usm_status         st;
-    uint8_t            kind;
+    usm__shared_block *b = &s->blocks[t->at];
 
-    while (b->is_busy && b->kind != USM__SHARED_KIND_LOCAL)
-        (void)usm__mutex_wait(&s->lock, &s->changed, NULL);
-    if (b->kind == USM__SHARED_KIND_BLANK)
-        b->kind = USM__SHARED_KIND_LOCAL;
-    kind = b->kind;
-    page = b->page;
-    if (kind == USM__SHARED_KIND_LOCAL)
-        return USM_OK;
-    if (kind == USM__SHARED_KIND_NONE)
-        return USM_E_PEER; /* a copy whose owner has ended just now */
-    if (page)
-        page->refs++;
-    b->is_busy = true;
-    usm__mutex_unlock(&s->lock);
-    st = fill(s, block, page);
-    usm__mutex_lock(&s->lock);
-    b->is_busy = false;
-    usm__shared_page_drop(s, page);
-    if (st == USM_OK && b->kind == kind) {
+    t->fills = false;
+    usm__shared_busy_end(s, t->at, t->page);
+    if (t->filled == USM_OK && b->kind == t->kind) {
         usm__shared_page_drop(s, b->page);
         b->page = NULL;
         b->kind = USM__SHARED_KIND_LOCAL;
     }
-    (void)pthread_cond_broadcast(&s->changed);
-    return st;
+    return t->filled;
+}
+
+/* Copies the bytes of a block that is open into the local buffer. */
+static usm_status settle(usm_shared_buffer *s, taking *t)
+{
+    usm__shared_block *b = &s->blocks[t->at];
+
+    if (t->fills)
+        return end_fill(s, t);
+    while (b->is_busy && b->kind != USM__SHARED_KIND_LOCAL)
+        (void)usm__mutex_wait(&s->lock, &s->changed, NULL);
+    if (b->kind == USM__SHARED_KIND_BLANK)
+        b->kind = USM__SHARED_KIND_LOCAL;
+    if (b->kind == USM__SHARED_KIND_LOCAL)
+        return USM_OK;
+    t->kind  = b->kind;
+    t->fills = usm__shared_busy_begin(s, t->at, &t->page);
+    return t->fills ? DEFERRED : USM_E_PEER; /* a copy whose owner has ended just now */
+}
+
+/* The lock is held. */
+static usm_status take_blocks(usm_shared_buffer *s, taking *t)
+{
+    usm_status st = USM_OK;
+
+    for (; t->at < t->blocks.behind; t->at++) {
+        if (!t->fills)
+            st = open_block(s, t);
+        if (st != USM_OK)
+            return st;
+        st = settle(s, t);
+        if (st != USM_OK && st != DEFERRED)
+            usm__shared_end(&s->machine, t->at, mode_of(s, t->at, t->acc));
+        if (st != USM_OK)
+            return st;
+    }
+    return USM_OK;
 }
 
 static void give_back(usm_shared_buffer *s, const usm_shared_access *acc, uint64_t first,
@@ -168,50 +217,28 @@ static void give_back(usm_shared_buffer *s, const usm_shared_access *acc, uint64
         usm__shared_end(&s->machine, b, mode_of(s, b, acc));
 }
 
-/* Requests the blocks after `at` that were not requested yet: *asked on.  Half of them at a time,
- * so that their messages are sent together.  The lock is held; it is released meanwhile. */
-static void look_ahead(usm_shared_buffer *s, const usm_shared_access *acc, uint64_t at,
-                       uint64_t *asked)
-{
-    const span     blocks = span_of(s, acc->offset, acc->size);
-    const uint64_t most   = usm__shared_ahead(s);
-
-    if (*asked > at + 1 + most / 2)
-        return;
-    if (*asked < at)
-        *asked = at;
-    for (; *asked < blocks.behind && *asked - at <= most; ++*asked)
-        if (s->broken == USM_OK)
-            usm__shared_want(&s->machine, *asked, mode_of(s, *asked, acc));
-    (void)usm__shared_flush(s);
-}
-
 /* Takes all blocks of the access, or none. */
 static usm_status take_all(usm_shared_buffer *s, const usm_shared_access *acc)
 {
     const span blocks = span_of(s, acc->offset, acc->size);
-    uint64_t   at = blocks.first, asked = blocks.first;
-    usm_status st     = USM_OK;
-    bool       is_own = false; /* the local buffer has set the error message */
+    taking     t      = {.acc = acc, .blocks = blocks, .at = blocks.first, .asked = blocks.first};
+    usm_status st;
 
     usm__mutex_lock(&s->lock);
-    for (; at < blocks.behind; at++) {
-        if (blocks.behind - blocks.first > 1)
-            look_ahead(s, acc, at, &asked);
-        st = take_block(s, at, mode_of(s, at, acc));
-        if (st != USM_OK)
-            break;
-        st     = settle(s, at);
-        is_own = st != USM_OK && st != USM_E_PEER;
-        if (st != USM_OK) {
-            usm__shared_end(&s->machine, at, mode_of(s, at, acc));
-            break;
-        }
+    while ((st = take_blocks(s, &t)) == DEFERRED) {
+        bool any = usm__shared_unlock(s);
+
+        if (t.fills)
+            t.filled = fill(s, t.at, t.page);
+        else if (!any)
+            usm__shared_step(s);
+        usm__mutex_lock(&s->lock);
     }
     if (st != USM_OK)
-        give_back(s, acc, blocks.first, at);
-    usm__shared_unlock(s);
-    return st == USM_OK || is_own ? st : notify(s, at, st);
+        give_back(s, acc, blocks.first, t.at);
+    (void)usm__shared_unlock(s);
+    /* The local buffer has set the error message of its own failure. */
+    return st == USM_OK || t.filled != USM_OK ? st : notify(s, t.at, st);
 }
 
 /* ---- the calls ------------------------------------------------------------------------------ */
@@ -259,7 +286,7 @@ usm_status usm_shared_access_begin(usm_shared_buffer *buf, size_t offset, size_t
 
         usm__mutex_lock(&buf->lock);
         give_back(buf, &made, blocks.first, blocks.behind);
-        usm__shared_unlock(buf);
+        (void)usm__shared_unlock(buf);
         return st;
     }
     made.ptr = made.local.ptr;
@@ -286,5 +313,5 @@ void usm_shared_access_end(usm_shared_access *acc)
     blocks = span_of(s, acc->offset, acc->size);
     usm__mutex_lock(&s->lock);
     give_back(s, acc, blocks.first, blocks.behind);
-    usm__shared_unlock(s);
+    (void)usm__shared_unlock(s);
 }

@@ -3,7 +3,9 @@
  *
  * Messages ("letters" in the code) are sent in the order in which the state machine wrote them, by
  * one thread at a time, without the lock: a transport may call the listener from inside a send.
- * Messages of the rank to itself are passed back to the state machine at once.
+ * Whoever releases the lock while there are some, and nobody sends, sends all of them
+ * (usm__shared_unlock()).  Messages of the rank to itself are passed back to the state machine at
+ * once.
  *
  * Bytes are sent together with the messages if they are in memory, else by a job of the executor,
  * since loading them may wait for storage.  The listener receives bytes into a page of the heap.
@@ -35,6 +37,7 @@ typedef struct packet {
     packet_kind         kind;
     usm__shared_message msg;
     usm__shared_give    give;
+    usm__shared_page   *page; /* of BYTES; NULL: they are in the local buffer */
 } packet;
 
 typedef struct transfer {
@@ -63,7 +66,7 @@ static packet *new_packet(usm_shared_buffer *s)
     return l;
 }
 
-static void end_packet(usm_shared_buffer *s, packet *l)
+static void free_packet(usm_shared_buffer *s, packet *l)
 {
     if (s->spares < SPARE) {
         s->spares++;
@@ -81,19 +84,6 @@ static void on_send(void *arg, uint32_t to, const usm__shared_message *msg)
         return;
     l->to  = to;
     l->msg = *msg;
-}
-
-static void send_packet(usm_shared_buffer *s, const packet *l)
-{
-    unsigned char header[USM__SHARED_HEADER];
-    usm_status    st;
-
-    usm__shared_encode(s->id, &l->msg, header);
-    usm__mutex_unlock(&s->lock);
-    st = usm__job_send(l->to, USM__JOB_SHARED, header, sizeof header);
-    usm__mutex_lock(&s->lock);
-    if (st != USM_OK && st != USM_E_PEER) /* the loss of a rank is reported separately */
-        usm__shared_break(s, st);
 }
 
 /* ---- sending bytes ------------------------------------------------------------------------- */
@@ -174,41 +164,54 @@ static usm__shared_page *new_page(usm_shared_buffer *s)
     return page;
 }
 
-/* Sends a block's bytes from where they are.  pre: the block is not busy.  The lock is held; it is
- * released meanwhile. */
-static usm_status send_block(usm_shared_buffer *s, const usm__shared_give *give,
-                             unsigned char *part, bool may_wait)
+bool usm__shared_busy_begin(usm_shared_buffer *s, uint64_t block, usm__shared_page **page)
 {
-    usm__shared_block *b    = &s->blocks[give->block];
-    usm__shared_page  *page = b->kind == USM__SHARED_KIND_PAGE ? b->page : NULL;
-    usm_status         st;
+    usm__shared_block *b = &s->blocks[block];
 
-    if (b->kind == USM__SHARED_KIND_NONE) /* its owner has ended meanwhile */
-        return USM_E_PEER;
+    if (b->kind == USM__SHARED_KIND_NONE)
+        return false;
     b->is_busy = true;
-    if (page)
-        page->refs++;
-    usm__mutex_unlock(&s->lock);
-    st = page ? send_bytes(s, give, page->bytes, part) : send_local(s, give, part, may_wait);
-    usm__mutex_lock(&s->lock);
-    b->is_busy = false;
+    *page      = b->kind == USM__SHARED_KIND_PAGE ? b->page : NULL;
+    if (*page)
+        (*page)->refs++;
+    return true;
+}
+
+void usm__shared_busy_end(usm_shared_buffer *s, uint64_t block, usm__shared_page *page)
+{
+    s->blocks[block].is_busy = false;
     usm__shared_page_drop(s, page);
     (void)pthread_cond_broadcast(&s->changed);
-    return st;
+}
+
+/* Sends a block's bytes from where they are.  pre: the thread has made it busy. */
+static usm_status send_block(usm_shared_buffer *s, const usm__shared_give *give,
+                             const usm__shared_page *page, unsigned char *part, bool may_wait)
+{
+    return page ? send_bytes(s, give, page->bytes, part) : send_local(s, give, part, may_wait);
 }
 
 static void run_transfer(usm__executor_job *job)
 {
-    transfer          *t = usm_container_of(job, transfer, job);
-    usm_shared_buffer *s = t->s;
-    usm_status         st;
+    transfer          *t    = usm_container_of(job, transfer, job);
+    usm_shared_buffer *s    = t->s;
+    usm__shared_page  *page = NULL;
+    usm_status         st   = USM_E_PEER; /* the block's owner has ended meanwhile */
+    bool               has_bytes;
 
     usm__mutex_lock(&s->lock);
     while (s->blocks[t->give.block].is_busy)
         (void)usm__mutex_wait(&s->lock, &s->changed, NULL);
-    st = send_block(s, &t->give, t->part, true);
+    has_bytes = usm__shared_busy_begin(s, t->give.block, &page);
+    usm__mutex_unlock(&s->lock);
+    if (has_bytes)
+        st = send_block(s, &t->give, page, t->part, true);
+    usm__mutex_lock(&s->lock);
+    if (has_bytes)
+        usm__shared_busy_end(s, t->give.block, page);
     usm__shared_sent(&s->machine, &t->give, st);
-    (void)usm__shared_flush(s);
+    (void)usm__shared_unlock(s);
+    usm__mutex_lock(&s->lock);
     s->transfers--;
     (void)pthread_cond_broadcast(&s->changed);
     usm__mutex_unlock(&s->lock);
@@ -231,55 +234,81 @@ static void post_transfer(usm_shared_buffer *s, const usm__shared_give *give)
     usm__executor_post(&t->job);
 }
 
-static void give_bytes(usm_shared_buffer *s, const usm__shared_give *give)
-{
-    usm_status st = USM_E_NOT_READY;
-
-    if (!s->blocks[give->block].is_busy)
-        st = send_block(s, give, s->part, false);
-    if (st == USM_E_NOT_READY)
-        post_transfer(s, give);
-    else
-        usm__shared_sent(&s->machine, give, st);
-}
-
 /* ---- sending, in order --------------------------------------------------------------------- */
 
-static void deliver_packet(usm_shared_buffer *s, packet *l)
+/* The lock is held.  True: the packet is to be sent without it. */
+static bool begin_packet(usm_shared_buffer *s, packet *l)
 {
-    if (l->kind == END)
+    if (l->kind == BYTES && s->blocks[l->give.block].is_busy)
+        post_transfer(s, &l->give);
+    else if (l->kind == BYTES && !usm__shared_busy_begin(s, l->give.block, &l->page))
+        usm__shared_sent(&s->machine, &l->give, USM_E_PEER); /* its owner has ended meanwhile */
+    else if (l->kind == END)
         usm__shared_sent(&s->machine, &l->give, USM_OK);
-    else if (l->kind == BYTES)
-        give_bytes(s, &l->give);
-    else if (l->to == s->machine.self)
+    else if (l->kind == LETTER && l->to == s->machine.self)
         usm__shared_receive(&s->machine, l->to, &l->msg);
     else
-        send_packet(s, l);
-    end_packet(s, l);
+        return true;
+    return false;
 }
 
-bool usm__shared_flush(usm_shared_buffer *s)
+static usm_status send_packet(usm_shared_buffer *s, const packet *l)
 {
-    bool      any = false;
+    unsigned char header[USM__SHARED_HEADER];
+
+    if (l->kind == BYTES)
+        return send_block(s, &l->give, l->page, s->part, false);
+    usm__shared_encode(s->id, &l->msg, header);
+    return usm__job_send(l->to, USM__JOB_SHARED, header, sizeof header);
+}
+
+/* The lock is held. */
+static void end_packet(usm_shared_buffer *s, const packet *l, usm_status st)
+{
+    if (l->kind == BYTES)
+        usm__shared_busy_end(s, l->give.block, l->page);
+    if (l->kind == BYTES && st == USM_E_NOT_READY)
+        post_transfer(s, &l->give);
+    else if (l->kind == BYTES)
+        usm__shared_sent(&s->machine, &l->give, st);
+    else if (st != USM_OK && st != USM_E_PEER) /* the loss of a rank is reported separately */
+        usm__shared_break(s, st);
+}
+
+/* Without the lock.  pre: this thread has set is_sending. */
+static void send_all(usm_shared_buffer *s)
+{
     usm_list *it;
 
-    if (s->is_sending)
-        return false;
-    s->is_sending = true;
+    usm__mutex_lock(&s->lock);
     while ((it = usm_list_pop(&s->out))) {
-        any = true;
-        deliver_packet(s, usm_container_of(it, packet, link));
+        packet *l = usm_container_of(it, packet, link);
+
+        if (begin_packet(s, l)) {
+            usm_status st;
+
+            usm__mutex_unlock(&s->lock);
+            st = send_packet(s, l);
+            usm__mutex_lock(&s->lock);
+            end_packet(s, l, st);
+        }
+        free_packet(s, l);
     }
     s->is_sending = false;
-    if (any)
-        (void)pthread_cond_broadcast(&s->changed);
-    return any;
+    (void)pthread_cond_broadcast(&s->changed);
+    usm__mutex_unlock(&s->lock);
 }
 
-void usm__shared_unlock(usm_shared_buffer *s)
+bool usm__shared_unlock(usm_shared_buffer *s)
 {
-    (void)usm__shared_flush(s);
+    bool sends = !s->is_sending && !usm_list_is_empty(&s->out);
+
+    if (sends)
+        s->is_sending = true;
     usm__mutex_unlock(&s->lock);
+    if (sends)
+        send_all(s);
+    return sends;
 }
 
 void usm__shared_notify_all(usm_shared_buffer *s, usm__shared_op op)
