@@ -7,7 +7,6 @@ looks again after a wait.
 
 In the order of its text, a function's first use of a mutex must not be an unlock that a lock of the
 same mutex follows.  A function that only locks, or only unlocks, counts as that where it is called.
-OLD lists functions that still do it; one that no longer does must leave the list.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -22,10 +21,6 @@ HEAD = re.compile(r"^(?:[A-Za-z_][\w \t\n*,]*?[\s*])?(\w+)\s*"
                   r"(\((?:[^(){};]|\([^(){};]*\))*\))\s*\{", re.M)
 CALL = re.compile(r"\b(\w+)\s*\(")
 LOCK, UNLOCK = "lock", "unlock"
-OLD = {
-    "backends/host/queue.c": {"end_command", "usm__host_work_once"},
-    "backends/host/team.c": {"spin"},
-}
 NATIVE = {"usm__mutex_lock": LOCK, "usm__mutex_unlock": UNLOCK, "pthread_mutex_lock": LOCK,
           "pthread_mutex_trylock": LOCK, "pthread_mutex_unlock": UNLOCK}
 
@@ -117,19 +112,14 @@ def main():
     for _ in range(3):  # wrappers of wrappers
         for function in every:
             function.effects = kept(effects(function, lookup))
-    old = {(path, name) for path, names in OLD.items() for name in names}
     wrong, locking = [], 0
     for function in every:
         found = effects(function, lookup)
         locking += bool(found)
-        place = (function.path, function.name)
         mutexes = broken(found)
-        if mutexes and place not in old:
+        if mutexes:
             wrong.append("{}:{}: {}() is entered with {} and takes it again".format(
                 function.path, function.line, function.name, ", ".join(mutexes)))
-        elif mutexes:
-            old.discard(place)
-    wrong += ["{}: {}() is in OLD in vain".format(*place) for place in sorted(old)]
     for line in wrong:
         print(line)
     print("{} functions, {} with locks, {} wrong".format(len(every), locking, len(wrong)))

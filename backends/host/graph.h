@@ -58,12 +58,36 @@ typedef struct usm__host_graph {
 
 extern usm__host_graph usm__host_the_graph;
 
+/* What a worker does without the lock.  It takes the lock once between two steps: to record how the
+ * one ended, and to choose the next. */
+typedef enum usm__host_step_kind {
+    USM__HOST_STEP_NONE = 0,
+    USM__HOST_STEP_SPIN,  /* wait a moment for commands                           */
+    USM__HOST_STEP_PART,  /* run a part of the command                            */
+    USM__HOST_STEP_NOTES, /* call the callbacks of the command, which is complete */
+    USM__HOST_STEP_QUEUE  /* free the queue                                       */
+} usm__host_step_kind;
+
+typedef struct usm__host_step {
+    usm__host_step_kind kind;
+    usm__host_command  *command;
+    size_t              part;
+    usm_status          status; /* of the part */
+    usm__host_note     *notes;
+    usm__host_queue    *queue;
+} usm__host_step;
+
+/* queue.c: does all but SPIN.  The lock is not held. */
+void usm__host_step_do(usm__host_step *s);
+
 /* --- the lock is held ------------------------------------------------------------------------ */
 
 /* queue.c: puts c, whose edges exist, behind its dependencies and its queue's predecessor. */
 void usm__host_enter_graph(usm__host_command *c, size_t ndeps, void *const *deps, bool has_event);
-/* queue.c: takes the next part of the first command that is ready and runs it, without the lock. */
-void usm__host_work_once(void);
+/* queue.c: records that the step is done; another one may follow from it, or NONE. */
+void usm__host_step_done(usm__host_step *s);
+/* queue.c: chooses the next part of the first command that is ready; pre: there is one. */
+void usm__host_step_take_part(usm__host_step *s);
 /* team.c: the caller leaves the ready commands to other workers. */
 void usm__host_call_for_help(void);
 /* team.c: makes sure that there is a worker; returns 0 or an errno value. */

@@ -170,7 +170,7 @@ static void leave_queue(usm__host_command *c, usm_status status)
 
 /* --- completion ------------------------------------------------------------------------------ */
 
-/* The lock is held.  Returns the callbacks, which notify_all() calls without the lock. */
+/* The lock is held.  Returns the callbacks, for notify_all(). */
 static usm__host_note *complete(usm__host_command *c, usm_status status)
 {
     usm__host_note *notes = c->notes;
@@ -193,6 +193,7 @@ static usm__host_note *complete(usm__host_command *c, usm_status status)
     return notes;
 }
 
+/* The lock is not held. */
 static void notify_all(usm__host_note *notes, usm_status status)
 {
     while (notes) {
@@ -227,20 +228,21 @@ static void leave_ready(usm__host_command *c)
     usm_store_relaxed(&graph.is_ready, !usm_list_is_empty(&graph.ready));
 }
 
-/* The lock is held.  Takes the next part of the first ready command. */
-static usm__host_command *take_part(size_t *part)
+void usm__host_step_take_part(usm__host_step *s)
 {
     usm__host_command *c = usm_container_of(graph.ready.next, usm__host_command, ready_link);
 
-    *part = c->next_part++;
+    s->kind    = USM__HOST_STEP_PART;
+    s->command = c;
+    s->part    = c->next_part++;
     c->running++;
     graph.taken++;
     graph.in_tasks += c->is_task;
     if (c->next_part == c->parts)
         leave_ready(c);
-    if (*part == 0 && c->has_times)
+    if (s->part == 0 && c->has_times)
         c->times.start_ns = usm_clock_ns(CLOCK_MONOTONIC);
-    return c;
+    usm__host_call_for_help();
 }
 
 static usm_status run_part(usm__host_command *c, size_t part)
@@ -267,41 +269,52 @@ static bool give_part_back(usm__host_command *c, usm_status status)
     return c->running == 0 && c->next_part == c->parts;
 }
 
-/* Called when the last part has ended; the lock is held at begin and end. */
-static void end_command(usm__host_command *c)
+/* The lock is held.  The command is complete, and its callbacks have been called. */
+static void retire(usm__host_step *s)
 {
-    usm__host_queue *q      = c->queue;
-    usm_status       status = c->failure;
-    usm__host_note  *notes  = complete(c, status);
+    usm__host_command *c = s->command;
 
-    if (notes) { /* otherwise this thread will soon take the commands that became ready */
-        usm__host_call_for_help();
-        usm__host_graph_unlock();
-        notify_all(notes, status);
-        usm__host_graph_lock();
-    }
+    s->queue = c->queue;
     if (c->is_task && --graph.tasks == 0)
         pthread_cond_broadcast(&graph.quiescent);
     usm__host_command_release(c); /* not a user event: takes no lock but that of the reuse list */
-    if (usm_ref_drop(&q->refs)) {
-        usm__host_graph_unlock();
-        free_queue(q);
-        usm__host_graph_lock();
+    s->kind = usm_ref_drop(&s->queue->refs) ? USM__HOST_STEP_QUEUE : USM__HOST_STEP_NONE;
+}
+
+static void part_done(usm__host_step *s)
+{
+    usm__host_command *c = s->command;
+
+    s->kind = USM__HOST_STEP_NONE;
+    if (!give_part_back(c, s->status))
+        return;
+    s->notes = complete(c, c->failure);
+    if (s->notes) { /* otherwise this thread will soon take the commands that became ready */
+        s->kind = USM__HOST_STEP_NOTES;
+        usm__host_call_for_help();
+    } else {
+        retire(s);
     }
 }
 
-void usm__host_work_once(void)
+void usm__host_step_done(usm__host_step *s)
 {
-    size_t             part;
-    usm__host_command *c = take_part(&part);
-    usm_status         status;
+    if (s->kind == USM__HOST_STEP_PART)
+        part_done(s);
+    else if (s->kind == USM__HOST_STEP_NOTES)
+        retire(s);
+    else
+        s->kind = USM__HOST_STEP_NONE;
+}
 
-    usm__host_call_for_help();
-    usm__host_graph_unlock();
-    status = run_part(c, part);
-    usm__host_graph_lock();
-    if (give_part_back(c, status))
-        end_command(c);
+void usm__host_step_do(usm__host_step *s)
+{
+    if (s->kind == USM__HOST_STEP_PART)
+        s->status = run_part(s->command, s->part);
+    else if (s->kind == USM__HOST_STEP_NOTES)
+        notify_all(s->notes, s->command->failure);
+    else
+        free_queue(s->queue);
 }
 
 void usm__host_graph_in_child(void)

@@ -69,46 +69,61 @@ static void bind_worker(unsigned index)
     (void)sched_setaffinity(0, sizeof(one), &one);
 }
 
-/* Waits until there may be work, at most SPIN_NS.  The lock is held at begin and end. */
+/* Waits until there may be work, at most SPIN_NS. */
 static void spin(void)
 {
-    uint64_t until;
+    uint64_t until = usm_clock_ns(CLOCK_MONOTONIC) + SPIN_NS;
 
-    graph.is_spinning = true;
-    pthread_mutex_unlock(&graph.lock);
-    until = usm_clock_ns(CLOCK_MONOTONIC) + SPIN_NS;
     while (!usm_load_relaxed(&graph.is_ready) && usm_clock_ns(CLOCK_MONOTONIC) < until)
         for (int i = 0; i < 16; i++)
             usm_cpu_relax();
-    pthread_mutex_lock(&graph.lock);
-    graph.is_spinning = false;
 }
 
-/* False: there is one worker too many.  The lock is held at begin and end. */
-static bool rest(void)
+static void sleep_for_work(void)
 {
-    if (graph.workers > usm__host.workers)
-        return false;
-    if (!graph.is_spinning && usm__host.may_spin) {
-        spin();
-        if (!usm_list_is_empty(&graph.ready) || graph.users == 0)
-            return true;
-    }
     graph.idle++;
     pthread_cond_wait(&graph.work, &graph.lock);
     graph.idle--;
-    return true;
+}
+
+/* The lock is held.  Records that the worker's last step is done, and chooses the next one, which
+ * it does without the lock.  False: it ends, because there is no user, or one worker too many. */
+static bool next_step(usm__host_step *s)
+{
+    bool has_spun = s->kind == USM__HOST_STEP_SPIN;
+
+    if (has_spun)
+        graph.is_spinning = false;
+    usm__host_step_done(s);
+    while (s->kind == USM__HOST_STEP_NONE && graph.users > 0) {
+        if (!usm_list_is_empty(&graph.ready)) {
+            usm__host_step_take_part(s);
+        } else if (graph.workers > usm__host.workers) {
+            return false;
+        } else if (!has_spun && !graph.is_spinning && usm__host.may_spin) {
+            s->kind           = USM__HOST_STEP_SPIN;
+            graph.is_spinning = true;
+        } else {
+            sleep_for_work();
+            has_spun = false;
+        }
+    }
+    return s->kind != USM__HOST_STEP_NONE;
 }
 
 static void worker(void *index)
 {
+    usm__host_step s = {.kind = USM__HOST_STEP_NONE};
+
     bind_worker((unsigned)(uintptr_t)index);
     pthread_mutex_lock(&graph.lock);
-    while (graph.users > 0) {
-        if (!usm_list_is_empty(&graph.ready))
-            usm__host_work_once();
-        else if (!rest())
-            break;
+    while (next_step(&s)) {
+        pthread_mutex_unlock(&graph.lock);
+        if (s.kind == USM__HOST_STEP_SPIN)
+            spin();
+        else
+            usm__host_step_do(&s);
+        pthread_mutex_lock(&graph.lock);
     }
     graph.workers--;
     pthread_mutex_unlock(&graph.lock);
