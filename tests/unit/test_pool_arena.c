@@ -431,6 +431,8 @@ static void arena_goes_back_past_areas_that_were_trimmed(void)
     CHECK_INT(source.held, 1);
     CHECK_INT(back_to(mark), USM_OK);
     CHECK(!is_live(q));
+    CHECK(get(1 * KIB, 0) == q); /* the area that went would have had room for that */
+    CHECK_INT(back_to(mark), USM_OK);
     CHECK(get(90 * KIB, 0) == q);
     CHECK_INT(back_to(mark), USM_OK);
     CHECK_INT(ops->trim_to(pool, 0), USM_OK);
