@@ -96,6 +96,31 @@ static bool pool_counts(uint64_t *live_peak, uint64_t *reserved_peak, uint64_t *
     return true;
 }
 
+static uint64_t pool_cached(void)
+{
+    usm_pool_stats stats = USM_POOL_STATS_INIT;
+
+    return usm_pool_get_stats(the_pool, &stats) == USM_OK ? stats.thread_cached + stats.depot_cached
+                                                          : UINT64_MAX;
+}
+
+static void pool_trim(void)
+{
+    (void)usm_pool_trim_to(the_pool, 0);
+}
+
+static bool pool_need_all(void)
+{
+    usm_memory_info memory = USM_MEMORY_INFO_INIT;
+    void           *p;
+
+    if (usm_device_memory(usm_pool_get_device(the_pool), &memory) != USM_OK)
+        return false;
+    p = usm_pool_malloc(the_pool, memory.total);
+    usm_pool_free(the_pool, p);
+    return p != NULL;
+}
+
 static void close_usm(void *self)
 {
     (void)self;
@@ -129,15 +154,18 @@ static bool open_pool(bench_source *s, bool touch, const char *kind, char *why, 
 {
     if (!find_pool(kind, why, cap))
         return false;
-    s->loops  = touch ? &bench_loops_pool_touched : &bench_loops_pool;
-    s->pool   = the_pool;
-    s->counts = pool_counts;
-    s->table  = (bench_allocator){.self   = the_pool,
-                                  .malloc = pool_malloc,
-                                  .free   = pool_free,
-                                  .query  = pointer_kind,
-                                  .stats  = pool_stats,
-                                  .close  = close_usm};
+    s->loops    = touch ? &bench_loops_pool_touched : &bench_loops_pool;
+    s->pool     = the_pool;
+    s->counts   = pool_counts;
+    s->cached   = pool_cached;
+    s->trim     = pool_trim;
+    s->need_all = pool_need_all;
+    s->table    = (bench_allocator){.self   = the_pool,
+                                    .malloc = pool_malloc,
+                                    .free   = pool_free,
+                                    .query  = pointer_kind,
+                                    .stats  = pool_stats,
+                                    .close  = close_usm};
     return true;
 }
 

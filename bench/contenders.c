@@ -37,6 +37,13 @@ static const struct {
                     NULL,
                     NULL,
                     {NULL_DEVICE, "USM_NULL_VMEM=1", "USM_TRACE=%T/trace"}},
+#define EIGHT_GIB                                                                                  \
+    {                                                                                              \
+        NULL_DEVICE, "USM_NULL_VMEM=1", "USM_NULL_MEMORY=8G"                                       \
+    }
+    [OURS_IDLE]    = {"idle", "pool:device", NULL, NULL, EIGHT_GIB},
+    [OURS_TRIMMED] = {"after a trim", "pool:device", NULL, NULL, EIGHT_GIB},
+    [OURS_NEEDED]  = {"in the way", "pool:device", NULL, NULL, EIGHT_GIB},
 #define MALLOCS(ID, ALLOCATOR)                                                                       \
     [GLIBC##ID]    = {"glibc", ALLOCATOR, NULL, NULL, {NULL}},                                       \
     [JEMALLOC##ID] = {"jemalloc", ALLOCATOR, "libjemalloc.so.2", "libjemalloc2", {NULL}},            \

@@ -10,11 +10,14 @@
 #include <sys/types.h>
 
 typedef enum contender_id {
-    OURS_NULL,  /* the null backend, which can reserve and map */
-    OURS_AREAS, /* the null backend, whole areas only          */
-    OURS_GUARD, /* the host backend, PROT_NONE device memory   */
-    OURS_HOST,  /* host memory, touched                        */
-    OURS_TRACE, /* as OURS_NULL, with USM_TRACE                */
+    OURS_NULL,    /* the null backend, which can reserve and map */
+    OURS_AREAS,   /* the null backend, whole areas only          */
+    OURS_GUARD,   /* the host backend, PROT_NONE device memory   */
+    OURS_HOST,    /* host memory, touched                        */
+    OURS_TRACE,   /* as OURS_NULL, with USM_TRACE                */
+    OURS_IDLE,    /* its caches: when their threads sleep        */
+    OURS_TRIMMED, /* after a trim of the pool                  */
+    OURS_NEEDED,  /* when all of the memory is requested       */
     GLIBC,
     JEMALLOC,
     MIMALLOC,

@@ -43,13 +43,14 @@ struct bench_engine {
     const bench_loops     *loops;
     const bench_allocator *allocator; /* for queries and statistics */
     unsigned               threads;
-    bool                   pin, has_trace;
+    bool                   pin;
+    bool                   is_even; /* threads of mstress do equal work */
     bench_lane             lane[THREADS_MAX];
     bench_op              *ops[THREADS_MAX];
     bench_trace            trace;
-    pthread_barrier_t      start;
-    conveyor               conveyor;
-    double                 clock_ns; /* what two looks at the CPU clock take */
+    pthread_barrier_t      start, asleep;             /* asleep: of all threads and the caller */
+    conveyor               conveyor[THREADS_MAX / 2]; /* of threads 2 i and 2 i + 1            */
+    double                 clock_ns;                  /* what two looks at the CPU clock take  */
     _Atomic(void *)        shared[BENCH_TRANSFERS];
 };
 
@@ -98,16 +99,10 @@ static void pin_to(unsigned index)
         }
 }
 
-/* Every task in a thread of its own, or here when there is one and `here`. */
-static bool run_tasks(bench_engine *e, task *tasks, void *(*body)(void *), bool here)
+static void start_tasks(bench_engine *e, task *tasks, void *(*body)(void *), pthread_t *thread)
 {
-    pthread_t thread[THREADS_MAX];
-    unsigned  started = 0;
+    unsigned started = 0;
 
-    if (here && e->threads == 1) {
-        body(&tasks[0]);
-        return true;
-    }
     while (started < e->threads &&
            pthread_create(&thread[started], NULL, body, &tasks[started]) == 0)
         started++;
@@ -115,9 +110,25 @@ static bool run_tasks(bench_engine *e, task *tasks, void *(*body)(void *), bool 
         fprintf(stderr, "usm-bench: no thread can be started\n");
         exit(1); /* NOLINT(concurrency-mt-unsafe): the others wait */
     }
-    for (unsigned i = 0; i < started; i++)
+}
+
+static void join_tasks(const bench_engine *e, const pthread_t *thread)
+{
+    for (unsigned i = 0; i < e->threads; i++)
         pthread_join(thread[i], NULL);
-    return true;
+}
+
+/* Every task in a thread of its own, or here when there is one and `here`. */
+static void run_tasks(bench_engine *e, task *tasks, void *(*body)(void *), bool here)
+{
+    pthread_t thread[THREADS_MAX];
+
+    if (here && e->threads == 1) {
+        body(&tasks[0]);
+        return;
+    }
+    start_tasks(e, tasks, body, thread);
+    join_tasks(e, thread);
 }
 
 /* ------------------------------------------------------------------ the shapes */
@@ -182,6 +193,12 @@ static void work(bench_engine *e, bench_lane *lane, size_t n)
     }
 }
 
+/* mimalloc-bench's mstress gives some threads more to do than others. */
+static size_t weight_of(const bench_engine *e, unsigned index)
+{
+    return e->is_even ? 1 : index % 8 + 1;
+}
+
 /* Pairs in one unit of work. */
 static double pairs_of_unit(const bench_engine *e, unsigned index)
 {
@@ -197,11 +214,11 @@ static double pairs_of_unit(const bench_engine *e, unsigned index)
     case BENCH_TOGGLE:
         return 0.5;
     case BENCH_MSTRESS:
-        return 1.5 * (double)w->slots * (index % 8 + 1);
+        return 1.5 * (double)(w->slots * weight_of(e, index));
     case BENCH_TRACE:
         return (double)e->trace.allocs;
     case BENCH_XMALLOC:
-        return index == 0 ? (double)w->slots : 0; /* the other end frees them */
+        return index % 2 == 0 ? (double)w->slots : 0; /* the other end frees them */
     case BENCH_PAIRS:
     case BENCH_REPLACE:
     case BENCH_HAND_ON:
@@ -263,6 +280,17 @@ static void *steady_main(void *arg)
     return NULL;
 }
 
+/* Works, gives everything back, and sleeps while the caller looks. */
+static void *idle_main(void *arg)
+{
+    task *t = arg;
+
+    steady_main(t);
+    pthread_barrier_wait(&t->engine->asleep);
+    pthread_barrier_wait(&t->engine->asleep);
+    return NULL;
+}
+
 /* One life of a thread of larson or mstress. */
 static void *life_main(void *arg)
 {
@@ -276,9 +304,9 @@ static void *life_main(void *arg)
 
 /* ------------------------------------------------------------------ producer -> consumer */
 
-static void **batch_at(bench_engine *e, size_t i)
+static void **batch_at(const bench_engine *e, const conveyor *c, size_t i)
 {
-    return e->conveyor.buffer + (i % QUEUE_BATCHES) * e->workload->slots;
+    return c->buffer + (i % QUEUE_BATCHES) * e->workload->slots;
 }
 
 /* Waits until batch i may be written (produce) or read; false when the other end gave up. */
@@ -306,22 +334,23 @@ static void conveyor_move(conveyor *c, bool produce, bool broken)
 static void convey(task *t, bool produce)
 {
     bench_engine *e     = t->engine;
+    conveyor     *c     = &e->conveyor[t->index / 2];
     bench_lane    lane  = *t->lane;
     size_t        batch = e->workload->slots;
 
     for (size_t i = 0; i < t->n && !lane.failed; i++) {
         double cpu;
 
-        if (!conveyor_wait(&e->conveyor, i, produce))
+        if (!conveyor_wait(c, i, produce))
             break;
-        lane.slots = batch_at(e, i);
+        lane.slots = batch_at(e, c, i);
         cpu        = cpu_clock();
         if (produce)
             e->loops->fill(&lane, batch);
         else
             e->loops->drain(&lane, batch);
         t->cpu_ns += cpu_clock() - cpu - e->clock_ns;
-        conveyor_move(&e->conveyor, produce, lane.failed);
+        conveyor_move(c, produce, lane.failed);
     }
     t->lane->failed = lane.failed;
 }
@@ -333,7 +362,7 @@ static void *convey_main(void *arg)
     if (t->engine->pin)
         pin_to(t->index);
     t->began = clock_of(CLOCK_MONOTONIC);
-    convey(t, t->index == 0);
+    convey(t, t->index % 2 == 0);
     t->ended = clock_of(CLOCK_MONOTONIC);
     return NULL;
 }
@@ -396,7 +425,7 @@ static void run_mstress(bench_engine *e, size_t n, bench_result *result)
             tasks[i] = (task){.engine = e,
                               .lane   = &e->lane[i],
                               .index  = i,
-                              .n      = e->workload->slots * (i % 8 + 1)};
+                              .n      = e->workload->slots * weight_of(e, i)};
         run_tasks(e, tasks, life_main, false);
         drain_shared(e, 2); /* half of them survive */
         for (unsigned i = 0; i < e->threads; i++)
@@ -411,11 +440,36 @@ static void run_others(bench_engine *e, size_t n, bench_result *result)
     task tasks[THREADS_MAX];
     bool conveys = e->workload->shape == BENCH_XMALLOC;
 
-    for (unsigned i = 0; i < e->threads; i++)
-        tasks[i] = (task){.engine = e, .lane = &e->lane[i], .index = i, .n = n};
-    e->conveyor.in = e->conveyor.out = 0;
+    for (unsigned i = 0; i < e->threads; i++) {
+        tasks[i]              = (task){.engine = e, .lane = &e->lane[i], .index = i, .n = n};
+        e->conveyor[i / 2].in = e->conveyor[i / 2].out = 0;
+    }
     run_tasks(e, tasks, conveys ? convey_main : steady_main, true);
     add_up(e, tasks, result);
+}
+
+static bool is_whole(const bench_engine *e)
+{
+    for (unsigned i = 0; i < e->threads; i++)
+        if (e->lane[i].failed)
+            return false;
+    return true;
+}
+
+bool bench_engine_idle(bench_engine *e, size_t n, void (*look)(void *), void *arg)
+{
+    task      tasks[THREADS_MAX];
+    pthread_t thread[THREADS_MAX];
+
+    for (unsigned i = 0; i < e->threads; i++)
+        tasks[i] = (task){.engine = e, .lane = &e->lane[i], .index = i, .n = n};
+    start_tasks(e, tasks, idle_main, thread);
+    pthread_barrier_wait(&e->asleep);
+    drain_shared(e, 1);
+    look(arg);
+    pthread_barrier_wait(&e->asleep);
+    join_tasks(e, thread);
+    return is_whole(e);
 }
 
 bool bench_engine_run(bench_engine *e, size_t n, bench_result *result)
@@ -428,10 +482,7 @@ bool bench_engine_run(bench_engine *e, size_t n, bench_result *result)
     else
         run_others(e, n, result);
     drain_shared(e, 1);
-    for (unsigned i = 0; i < e->threads; i++)
-        if (e->lane[i].failed)
-            return false;
-    return true;
+    return is_whole(e);
 }
 
 size_t bench_engine_calibrate(bench_engine *e, double target_ns)
@@ -462,6 +513,18 @@ static size_t slots_of_lane(const bench_engine *e, unsigned index)
     return e->workload->slots;
 }
 
+static bool prepare_conveyors(bench_engine *e)
+{
+    size_t pointers = QUEUE_BATCHES * e->workload->slots;
+
+    if (e->threads % 2 != 0)
+        return false;
+    for (unsigned i = 0; i < e->threads / 2; i++)
+        if (!(e->conveyor[i].buffer = calloc(pointers, sizeof(void *))))
+            return false;
+    return true;
+}
+
 static bool prepare_lane(bench_engine *e, unsigned index, uint64_t seed)
 {
     const bench_workload *w    = e->workload;
@@ -485,8 +548,7 @@ static bool prepare(bench_engine *e, uint64_t seed)
 
     if (w->make && !w->make(&e->trace, seed))
         return false;
-    if (w->shape == BENCH_XMALLOC &&
-        !(e->conveyor.buffer = calloc(QUEUE_BATCHES * w->slots, sizeof(void *))))
+    if (w->shape == BENCH_XMALLOC && !prepare_conveyors(e))
         return false;
     for (unsigned i = 0; i < e->threads; i++)
         if (!prepare_lane(e, i, seed))
@@ -507,8 +569,11 @@ bench_engine *bench_engine_open(const bench_workload *w, unsigned threads, uint6
     e->pin      = pin;
     e->clock_ns = clock_cost();
     pthread_barrier_init(&e->start, NULL, threads);
-    pthread_mutex_init(&e->conveyor.lock, NULL);
-    pthread_cond_init(&e->conveyor.moved, NULL);
+    pthread_barrier_init(&e->asleep, NULL, threads + 1);
+    for (unsigned i = 0; i < THREADS_MAX / 2; i++) {
+        pthread_mutex_init(&e->conveyor[i].lock, NULL);
+        pthread_cond_init(&e->conveyor[i].moved, NULL);
+    }
     if (!prepare(e, seed)) {
         bench_engine_close(e);
         return NULL;
@@ -525,6 +590,11 @@ void bench_engine_use(bench_engine *e, const bench_loops *loops, void *pool,
         e->lane[i].pool = pool;
 }
 
+void bench_engine_even(bench_engine *e)
+{
+    e->is_even = true;
+}
+
 const bench_trace *bench_engine_trace(const bench_engine *e)
 {
     return e->workload->make ? &e->trace : NULL;
@@ -538,10 +608,13 @@ void bench_engine_close(bench_engine *e)
         free(e->lane[i].slots);
         free(e->ops[i]);
     }
-    free(e->conveyor.buffer);
+    for (unsigned i = 0; i < THREADS_MAX / 2; i++) {
+        free(e->conveyor[i].buffer);
+        pthread_cond_destroy(&e->conveyor[i].moved);
+        pthread_mutex_destroy(&e->conveyor[i].lock);
+    }
     bench_trace_clear(&e->trace);
-    pthread_cond_destroy(&e->conveyor.moved);
-    pthread_mutex_destroy(&e->conveyor.lock);
+    pthread_barrier_destroy(&e->asleep);
     pthread_barrier_destroy(&e->start);
     free(e);
 }

@@ -3,6 +3,8 @@
 
 page.py            fills in the figures of docs/benchmarks.md and draws docs/benchmarks/*.svg
 page.py --check    says what of these is not what the tables say; changes nothing
+page.py --seeds TABLES...   prints which goals the tables of two seeds or more, as files, differ in,
+                   and what any of them misses
 
 bench/page.sh measures, writes the tables and calls this.  docs/benchmarks.md itself says which rows
 it shows: what stands in the first two columns of its tables, and who is compared with, is looked up
@@ -21,7 +23,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = "docs/benchmarks.md"
 HEAD = ("| table | measurement | libusm | against | ratio | goal | | if missed, why |\n"
         "|---|---|---|---|---|---|---|---|\n")
-OURS = ("libusm", "PROT_NONE", "libusm, areas", "libusm, traced")
+OURS = ("libusm", "PROT_NONE", "libusm, areas", "libusm, traced", "idle", "after a trim", "in the way")
 wrong = []
 
 
@@ -77,26 +79,34 @@ def wide_row(block, table, unit, head, cells):
     return row
 
 
+def rows_of(block, inner):
+    rows = []
+    table, unit, head = "", "", []
+    for line in inner.split("\n"):
+        title = re.fullmatch(r"\*\*(.*)\*\*(?: \((\w+).*\))?", line)
+        if title:
+            table, unit = title.group(1), (title.group(2) or "").replace("ratio", "")
+        cells = [cell.strip() for cell in line[1:-1].split("|")] if line[:1] == "|" else []
+        if not cells or set(line) <= set("|-"):
+            continue
+        if cells[0] in ("measurement", "workload"):
+            head = cells
+        elif head[0] == "measurement":
+            rows.append(plain_row(block, table, cells))
+        elif "goal" in head:  # the others are of single calls
+            rows.append(wide_row(block, table, unit, head, cells))
+    return rows
+
+
 def tables_of(section):
-    """The rows of docs/benchmarks/SECTION.md, the day of each of its blocks, and its text."""
+    """The rows of docs/benchmarks/SECTION.md, the day of each of its blocks, and its text.  The block
+    "seeds" has the figures of no table."""
     text = read("docs/benchmarks/{}.md".format(section))
     rows, days = [], {}
     for block, inner in re.findall(r"<!-- ([\w-]+): begin -->\n(.*?)<!-- \1: end -->", text, re.S):
-        days[block] = re.search(r"Measured on (\d{4}-\d\d-\d\d)", inner).group(1)
-        table, unit, head = "", "", []
-        for line in inner.split("\n"):
-            title = re.fullmatch(r"\*\*(.*)\*\*(?: \((\w+).*\))?", line)
-            if title:
-                table, unit = title.group(1), (title.group(2) or "").replace("ratio", "")
-            cells = [cell.strip() for cell in line[1:-1].split("|")] if line[:1] == "|" else []
-            if not cells or set(line) <= set("|-"):
-                continue
-            if cells[0] in ("measurement", "workload"):
-                head = cells
-            elif head[0] == "measurement":
-                rows.append(plain_row(block, table, cells))
-            elif "goal" in head:  # the others are of single calls
-                rows.append(wide_row(block, table, unit, head, cells))
+        if block != "seeds":
+            days[block] = re.search(r"Measured on (\d{4}-\d\d-\d\d)", inner).group(1)
+            rows += rows_of(block, inner)
     return rows, days, text
 
 
@@ -421,7 +431,38 @@ def plotted(section):
     return draw(title, panels, days)
 
 
+# --- other seeds -----------------------------------------------------------------------------------
+
+def of_goal(row):
+    """What the goal speaks of: the ratio, or the figures themselves."""
+    return row.ratio or " / ".join(row.figures[who] for who in OURS if who in row.figures)
+
+
+def compare_seeds(paths):
+    texts = []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            texts.append(file.read())
+    seeds = ["seed " + re.search(r", seed (\d+)", text).group(1) for text in texts]
+    judged = [{(row.table, row.name): row for row in rows_of("", text) if row.verdict} for text in texts]
+    for seed, rows in zip(seeds, judged):
+        print("{}: {} of {} rows with a goal meet it.\n".format(
+            seed.capitalize(), sum(row.verdict == "met" for row in rows.values()), len(rows)))
+    print("| table | measurement | goal | {} |\n|---|---|---|{}".format(
+        " | ".join(seeds), "---|" * len(seeds)))
+    for key in dict.fromkeys(key for rows in judged for key in rows):
+        found = [rows.get(key) for rows in judged]
+        if all(row and row.verdict == "met" for row in found):
+            continue
+        goal = next(row.goal for row in found if row)
+        print("| {} | {} | {} | {} |".format(*key, goal, " | ".join(
+            "{}, {}".format(of_goal(row), row.verdict) if row else "-" for row in found)))
+
+
 def main():
+    if len(sys.argv) > 2 and sys.argv[1] == "--seeds":
+        compare_seeds(sys.argv[2:])
+        return 0
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         print(__doc__, file=sys.stderr)

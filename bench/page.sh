@@ -1,10 +1,13 @@
 #!/bin/sh
-# page.sh BUILD [--level-zero | --spill | --async | --async-level-zero | --ipc | --mpi | --offload]
+# page.sh BUILD [--seed N]...
+# page.sh BUILD --level-zero | --spill | --async | --async-level-zero | --ipc | --mpi | --offload
 #         [OPTION...]
 # measures with BUILD/bin/usm-bench and writes what it found, with the load that the machine had, into
 # the file of that section in docs/benchmarks/ (between its markers); then page.py makes
-# docs/benchmarks.md and the plots from it.  Needs a quiet machine and about eight minutes.
+# docs/benchmarks.md and the plots from it.  Needs a quiet machine and about ten minutes a seed.
 #
+# --seed: `pool` with these random workloads, one after the other (1).  The tables are of the first;
+# what others met and missed stands in a block of its own.
 # --level-zero: only the comparison with SYCL over Level Zero, which needs a loader newer than Debian
 # 12's: it builds and runs in the Debian 13 root of tests/debian13.sh (as root).
 # --spill: only buffers larger than memory, as an ordinary user (bench/spill.sh).
@@ -17,7 +20,7 @@
 set -eu
 
 [ $# -ge 1 ] || {
-    echo "usage: $0 BUILD [--level-zero | --spill | --async | --async-level-zero | --ipc | --mpi | --offload] [OPTION...]" >&2
+    echo "usage: $0 BUILD [--seed N]... | BUILD [--level-zero | --spill | --async | --async-level-zero | --ipc | --mpi | --offload] [OPTION...]" >&2
     exit 2
 }
 build=$(cd "$1" && pwd)
@@ -25,7 +28,7 @@ cd "$(dirname "$0")/.."
 section=pool
 by=
 table=$(mktemp)
-trap 'rm -f "$table" "$table.page"' EXIT
+trap 'rm -f "$table"*' EXIT
 before=$(cut -d' ' -f1 /proc/loadavg)
 
 if [ "${2:-}" = --level-zero ]; then
@@ -56,7 +59,18 @@ elif [ "${2:-}" = --spill ]; then
     bench/spill.sh "$build" --markdown >"$table"
 else
     block=tables
-    "$build/bin/usm-bench" pool --markdown >"$table"
+    seeds=
+    shift
+    while [ "${1:-}" = --seed ]; do
+        seeds="$seeds $2"
+        shift 2
+    done
+    for seed in ${seeds:-1}; do
+        "$build/bin/usm-bench" pool --markdown --seed "$seed" >"$table.$seed"
+        [ -s "$table" ] || cat "$table.$seed" >"$table"
+    done
+    # shellcheck disable=SC2086  # a list
+    seeds=$(for seed in $seeds; do echo "$table.$seed"; done)
 fi
 [ -s "$table" ] || {
     echo "nothing was measured" >&2
@@ -65,15 +79,27 @@ fi
 
 page=docs/benchmarks/$section.md
 how="$(date -u +%Y-%m-%d)$by on $(nproc) processors; load of the machine $before before, $(cut -d' ' -f1 /proc/loadavg) after"
-awk -v block="$block" -v table="$table" -v how="$how" '
-    $0 == "<!-- " block ": end -->" { skip = 0 }
-    !skip { print }
-    $0 == "<!-- " block ": begin -->" {
-        skip = 1
-        print "Measured on " how ".\n"
-        while ((getline line < table) > 0)
-            print line
-    }' "$page" >"$table.page"
-cat "$table.page" >"$page"
-echo "$page: the block \"$block\" is new"
+
+# write_block NAME TABLE
+write_block()
+{
+    awk -v block="$1" -v table="$2" -v how="$how" '
+        $0 == "<!-- " block ": end -->" { skip = 0 }
+        !skip { print }
+        $0 == "<!-- " block ": begin -->" {
+            skip = 1
+            print "Measured on " how ".\n"
+            while ((getline line < table) > 0)
+                print line
+        }' "$page" >"$table.page"
+    cat "$table.page" >"$page"
+    echo "$page: the block \"$1\" is new"
+}
+
+write_block "$block" "$table"
+if [ -n "${seeds:-}" ]; then
+    # shellcheck disable=SC2086  # a list
+    bench/page.py --seeds $seeds >"$table.seeds"
+    write_block seeds "$table.seeds"
+fi
 bench/page.py

@@ -65,6 +65,18 @@ static void give_up(pool_cell *cell, samples *s)
     contender_stop(cell->id);
 }
 
+/* What a worker is asked for one repetition. */
+static const char *repetition(const pool_row *row)
+{
+    return row->section->measure == POOL_SCALE ? "scale" : "run";
+}
+
+/* Measured by rounds: the first repetition is not counted. */
+static bool has_rounds(const pool_row *row)
+{
+    return row->section->measure != POOL_HELD && row->section->measure != POOL_IDLE;
+}
+
 static void start_cell(measuring *m, const pool_row *row, pool_cell *cell, samples *s)
 {
     char command[160];
@@ -78,17 +90,17 @@ static void start_cell(measuring *m, const pool_row *row, pool_cell *cell, sampl
         return;
     }
     if (!contender_start(cell->id) || !contender_ask(cell->id, command, NULL, 0) ||
-        (row->section->measure != POOL_HELD && !contender_ask(cell->id, "run", NULL, 0)))
+        (has_rounds(row) && !contender_ask(cell->id, repetition(row), NULL, 0)))
         give_up(cell, s);
 }
 
-static void time_cell(pool_cell *cell, samples *s)
+static void time_cell(const pool_row *row, pool_cell *cell, samples *s)
 {
     char answer[128];
 
     if (cell->why)
         return;
-    if (contender_ask(cell->id, "run", answer, sizeof answer))
+    if (contender_ask(cell->id, repetition(row), answer, sizeof answer))
         s->value[s->n++] = strtod(answer, NULL);
     else
         give_up(cell, s);
@@ -119,7 +131,7 @@ static void go_round(measuring *m, pool_row *row, unsigned round)
     for (unsigned i = 0; i < row->ncells; i++) {
         unsigned j = round % 2 ? row->ncells - 1 - i : i;
 
-        time_cell(&row->cell[j], &m->samples[j]);
+        time_cell(row, &row->cell[j], &m->samples[j]);
     }
 }
 
@@ -165,6 +177,25 @@ static void measure_held(pool_cell *cell, samples *s)
     cell->reuse        = reuse;
 }
 
+/* The most of a few times. */
+static void measure_idle(const measuring *m, pool_cell *cell, samples *s)
+{
+    const char *what = cell->id == OURS_IDLE      ? "idle"
+                       : cell->id == OURS_TRIMMED ? "idle trim"
+                                                  : "idle need";
+    char        answer[128];
+
+    for (unsigned i = 0; !cell->why && i < m->rounds; i++) {
+        if (contender_ask(cell->id, what, answer, sizeof answer))
+            s->value[s->n++] = strtod(answer, NULL);
+        else
+            give_up(cell, s);
+    }
+    settle(cell, s);
+    if (cell->have)
+        cell->median = s->value[s->n - 1];
+}
+
 /* cell 0 traced, cell 1 not: what an event costs.  A pair is two events. */
 static void settle_events(pool_row *row)
 {
@@ -181,11 +212,13 @@ static void measure_row(measuring *m, pool_row *row)
     for (unsigned i = 0; i < row->ncells; i++)
         m->samples[i].n = 0;
     start_row(m, row);
-    if (row->section->measure == POOL_HELD)
-        for (unsigned i = 0; i < row->ncells; i++)
-            measure_held(&row->cell[i], &m->samples[i]);
-    else
+    if (has_rounds(row))
         measure_times(m, row);
+    for (unsigned i = 0; i < row->ncells; i++)
+        if (row->section->measure == POOL_HELD)
+            measure_held(&row->cell[i], &m->samples[i]);
+        else if (row->section->measure == POOL_IDLE)
+            measure_idle(m, &row->cell[i], &m->samples[i]);
     if (row->section->measure == POOL_EVENTS)
         settle_events(row);
     if (row->section->measure == POOL_TIME && !m->options->quick)
@@ -261,9 +294,17 @@ static void report_cells(bench_row *out, const pool_row *row)
     }
 }
 
+static const char *unit_of(const pool_section *s)
+{
+    return s->measure == POOL_IDLE                               ? "MiB"
+           : s->measure == POOL_HELD || s->measure == POOL_SCALE ? "ratio"
+                                                                 : "ns";
+}
+
 static void report_one(bench_report *report, const pool_row *row, unsigned i)
 {
-    const pool_cell *mine = &row->cell[i], *peer = pool_peer(row);
+    const pool_cell *mine = &row->cell[i];
+    const pool_cell *peer = pool_compares(row->section) ? pool_peer(row) : NULL;
     static char      names[BENCH_ROWS_MAX][120];
     bench_row        out;
     char            *name = names[report->nrows];
@@ -276,10 +317,10 @@ static void report_one(bench_report *report, const pool_row *row, unsigned i)
              row->section->nours > 1 ? contender_name(mine->id) : "");
     out = (bench_row){.name       = name,
                       .value      = mine->median,
-                      .unit       = row->section->measure == POOL_HELD ? "ratio" : "ns",
+                      .unit       = unit_of(row->section),
                       .peer       = peer ? contender_name(peer->id) : NULL,
                       .peer_value = peer ? peer->median : 0,
-                      .goal       = row->section->npeers > 0 && !peer ? 0 : row->plan->goal[i],
+                      .goal       = pool_compares(row->section) && !peer ? 0 : row->plan->goal[i],
                       .limit      = row->plan->limit,
                       .minimum    = mine->minimum,
                       .p50        = mine->p50,

@@ -7,13 +7,15 @@
 #include "bench.h"
 #include "contenders.h"
 
-#define POOL_OURS_MAX  2
+#define POOL_OURS_MAX  3
 #define POOL_CELLS_MAX 8 /* ours and peers together */
 
 typedef enum pool_measure {
     POOL_TIME,   /* ns of CPU time a pair, interleaved repetitions          */
     POOL_HELD,   /* most reserved / most live in one pass of a trace        */
     POOL_EVENTS, /* ns an event of the trace costs: (traced - untraced) / 2 */
+    POOL_SCALE,  /* CPU time a pair, beside that of one thread              */
+    POOL_IDLE,   /* MiB that caches hold of threads that sleep              */
 } pool_measure;
 
 typedef struct pool_section {
@@ -25,7 +27,7 @@ typedef struct pool_section {
 } pool_section;
 
 /* A row to be measured; goal[i] is that of ours[i]: of the ratio, or of the value itself when the
- * section has no peers; 0 = none. */
+ * section has no peers or measures each beside itself (POOL_SCALE); 0 = none. */
 typedef struct pool_plan {
     const char *section, *workload;
     unsigned    threads;
@@ -68,8 +70,10 @@ const pool_section *pool_section_find(const char *name);
 
 /* The peer that ours is compared with in this row; NULL: none was measured. */
 const pool_cell *pool_peer(const pool_row *row);
-/* value / peer of cell i (one of ours), or the value itself when the section has no peers; 0 when
- * it cannot be told. */
+/* Do the goals speak of a ratio to a peer? */
+bool pool_compares(const pool_section *s);
+/* value / peer of cell i (one of ours), or the value itself when the goals are values; 0 when it
+ * cannot be told, or is 0. */
 double pool_ratio(const pool_row *row, unsigned i);
 /* 1 = met, 0 = missed, -1 = no goal, or nothing to compare. */
 int pool_met(const pool_row *row, unsigned i);

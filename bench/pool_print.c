@@ -59,7 +59,7 @@ static void print_head(const pool_section *s, const pool_row *row, bool markdown
     for (unsigned i = 0; i < row->ncells; i++)
         if (i < ours_shown(s) || i >= s->nours)
             cell(markdown, 13, contender_name(row->cell[i].id));
-    cell(markdown, 15, s->npeers ? "ratio" : "");
+    cell(markdown, 15, pool_compares(s) ? "ratio" : "");
     cell(markdown, 15, "goal");
     cell(markdown, 0, "");
     if (markdown) {
@@ -79,11 +79,13 @@ static void join(char *out, size_t cap, const char *text)
     snprintf(out + n, cap - n, "%s%s", n ? " / " : "", text);
 }
 
-/* Goals under 1/10 are written as parts. */
-static const char *goal_text(double goal, char *text, size_t cap)
+/* Goals of ratios under 1/10 are written as parts; less than a hundredth of a value is nothing. */
+static const char *goal_text(const pool_section *s, double goal, char *text, size_t cap)
 {
     if (goal == 0)
         snprintf(text, cap, "-");
+    else if (goal < 0.01 && !pool_compares(s))
+        snprintf(text, cap, "0");
     else if (goal < 0.2)
         snprintf(text, cap, "<= 1/%.0f", 1 / goal);
     else
@@ -115,7 +117,7 @@ static void print_verdict(const pool_row *row, bool markdown)
         same = same && row->plan->goal[i] == row->plan->goal[0];
         join(ratio, sizeof ratio, ratio_text(pool_ratio(row, i), text, sizeof text));
         if (!same || i == 0)
-            join(goal, sizeof goal, goal_text(row->plan->goal[i], text, sizeof text));
+            join(goal, sizeof goal, goal_text(s, row->plan->goal[i], text, sizeof text));
         if (is_met >= 0 && (i == 0 || is_met != first))
             join(met, sizeof met, is_met ? "met" : "MISSED");
     }
@@ -123,7 +125,7 @@ static void print_verdict(const pool_row *row, bool markdown)
         snprintf(text, sizeof text, ", <= %.0f ns", row->plan->limit);
         snprintf(goal + strlen(goal), sizeof goal - strlen(goal), "%s", text);
     }
-    cell(markdown, 15, s->npeers ? ratio : "");
+    cell(markdown, 15, pool_compares(s) ? ratio : "");
     cell(markdown, 15, strcmp(goal, "-") == 0 ? "" : goal);
     cell(markdown, 0, met);
 }

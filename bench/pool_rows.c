@@ -92,6 +92,15 @@ const pool_section pool_sections[] = {
      1,
      1,
      CONTENDERS},
+    {"scale",
+     "In more threads: CPU time a pair, device memory, beside one thread's",
+     "times one thread's",
+     POOL_SCALE,
+     {OURS_NULL},
+     MALLOCS,
+     1,
+     5,
+     CONTENDERS},
     {"held",
      "Most reserved / most live, one pass; first: reserve/map, second: areas",
      "ratio",
@@ -99,6 +108,15 @@ const pool_section pool_sections[] = {
      {OURS_NULL, OURS_AREAS},
      {GLIBC},
      2,
+     0,
+     CONTENDERS},
+    {"idle",
+     "In the caches of 8 threads that sleep; after a trim; in the way of a request of all memory",
+     "MiB of a device of 8 GiB",
+     POOL_IDLE,
+     {OURS_IDLE, OURS_TRIMMED, OURS_NEEDED},
+     {GLIBC},
+     3,
      0,
      CONTENDERS},
     {"calls", "Other calls", "ns a call", POOL_TIME, {OURS_NULL}, {GLIBC}, 1, 0, CONTENDERS},
@@ -195,22 +213,48 @@ const pool_plan pool_plans[] = {
         section, "hot-1m", 2, {goal}, 0, false                                                     \
     }
     SYCL("sycl-device", 1.0 / 150),
-    {"sycl-device", "query", 1, {1.0 / 8}, 10, Q},
+    {"sycl-device", "query", 1, {1.0 / 8}, 8, Q},
     SYCL("sycl-shared", 1.0 / 150),
     {"sycl-host", "hot-1k", 1, {0}, 0, false},
     {"sycl-host", "hot-1k", 2, {0}, 0, false},
     SYCL("sycl-ze-device", 1.0 / 50),
-    {"sycl-ze-device", "query", 1, {1.0 / 8}, 10, Q},
+    {"sycl-ze-device", "query", 1, {1.0 / 8}, 8, Q},
     SYCL("sycl-ze-shared", 1.0 / 50),
     {"sycl-ze-host", "hot-1k", 1, {0}, 0, false},
     {"sycl-ze-host", "hot-1k", 2, {0}, 0, false},
 
-    {"held", "dl-fixed", 1, {1.05, 1.15}, 0, Q},
-    {"held", "dl-variable", 1, {1.05, 1.15}, 0, Q},
-    {"held", "dl-flash", 1, {0, 1.35}, 0, Q},
-    {"held", "amr", 1, {1.08, 1.15}, 0, Q},
-    {"held", "rmm-1m", 1, {0, 0}, 0, false},
-    {"held", "rmm-64m", 1, {0, 0}, 0, false},
+    /* No worse than before magazines grew; a hundredth more, as three seeds differ. */
+    {"held", "dl-fixed", 1, {1.01, 1.02}, 0, Q},
+    {"held", "dl-variable", 1, {1.01, 1.11}, 0, Q},
+    {"held", "dl-flash", 1, {1.02, 1.17}, 0, Q},
+    {"held", "amr", 1, {1.05, 1.05}, 0, Q},
+    {"held", "rmm-1m", 1, {1.07, 1.07}, 0, false},
+    {"held", "rmm-64m", 1, {1.07, 1.12}, 0, false},
+
+#define SCALE(workload, quick)                                                                     \
+    {"scale", workload, 2, {1.15}, 0, false}, {"scale", workload, 4, {1.15}, 0, quick},            \
+    {                                                                                              \
+        "scale", workload, 8, {1.15}, 0, false                                                     \
+    }
+    SCALE("glibc-thread", Q),
+    SCALE("batch", false),
+    SCALE("larson", false),
+    SCALE("rptest", Q),
+    SCALE("mstress", false),
+    SCALE("log-uniform", Q),
+    {"scale", "xmalloc-1024", 4, {1.15}, 0, false},
+    {"scale", "xmalloc-1024", 8, {1.15}, 0, false},
+
+/* 1 % of 8 GiB, which is more than 32 MiB; then nothing. */
+#define IDLE                                                                                       \
+    {                                                                                              \
+        81.92, 0.001, 0.001                                                                        \
+    }
+    {"idle", "batch", 8, IDLE, 0, false},
+    {"idle", "glibc-thread", 8, IDLE, 0, Q},
+    {"idle", "rptest", 8, IDLE, 0, false},
+    {"idle", "glibc-thread-x64", 8, IDLE, 0, false},
+    {"idle", "log-uniform", 8, IDLE, 0, Q},
 
     {"calls", "query", 1, {8}, 0, Q},
     {"calls", "query", 2, {8}, 0, false},
@@ -246,13 +290,18 @@ const pool_cell *pool_peer(const pool_row *row)
     return best;
 }
 
+bool pool_compares(const pool_section *s)
+{
+    return s->npeers > 0 && s->measure != POOL_SCALE;
+}
+
 double pool_ratio(const pool_row *row, unsigned i)
 {
     const pool_cell *peer = pool_peer(row);
 
     if (!row->cell[i].have)
         return 0;
-    if (row->section->npeers == 0)
+    if (!pool_compares(row->section))
         return row->cell[i].median;
     return peer ? row->cell[i].median / peer->median : 0;
 }
@@ -261,7 +310,8 @@ int pool_met(const pool_row *row, unsigned i)
 {
     double ratio = pool_ratio(row, i);
 
-    if (row->plan->goal[i] == 0 || ratio == 0)
+    if (row->plan->goal[i] == 0 || !row->cell[i].have ||
+        (pool_compares(row->section) && ratio == 0))
         return -1;
     return ratio <= row->plan->goal[i] &&
            (row->plan->limit == 0 || row->cell[i].median <= row->plan->limit);

@@ -149,6 +149,10 @@ void bench_engine_use(bench_engine *e, const bench_loops *loops, void *pool,
                       const bench_allocator *a);
 /* One repetition of `n` units (see bench_engine_unit) a thread.  false and a text on failure. */
 bool bench_engine_run(bench_engine *e, size_t n, bench_result *result);
+/* Every thread does n units, gives everything back and sleeps; meanwhile the caller's looks. */
+bool bench_engine_idle(bench_engine *e, size_t n, void (*look)(void *), void *arg);
+/* From now on threads of mstress do equal work, that of the first: one can be compared with many. */
+void bench_engine_even(bench_engine *e);
 /* The n with which a repetition takes about `target_ns` of a thread's CPU time. */
 size_t             bench_engine_calibrate(bench_engine *e, double target_ns);
 const bench_trace *bench_engine_trace(const bench_engine *e); /* NULL: the workload has none */
