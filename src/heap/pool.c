@@ -88,7 +88,7 @@ static void free_of_pool(usm_pool *pool, void *p, const size_t *size)
 /* A span always has a pool: a pool that is NULL has none. */
 static bool is_of(const usm_pool *pool, const usm_span *span)
 {
-    return span && span->source == pool;
+    return __builtin_expect(span && span->source == pool, 1);
 }
 
 /* Separate from usm_pool_free(), which therefore saves no registers on its fast path. */
