@@ -192,11 +192,6 @@ static void lay_out(const slab_pool *p, unsigned k, slab *s, slab_block *block)
         usm_store_relaxed(usm_span_states(&s->span) + i, (uint8_t)USM_BLOCK_FREE);
 }
 
-static _Atomic(uint8_t) *state_of(const slab_class *c, const slab *s, uint32_t i)
-{
-    return usm_span_states(&s->span) + (i * c->size >> c->shift);
-}
-
 static usm_status no_host_memory(const slab_pool *p)
 {
     return p->api->report(USM_E_NO_MEMORY,
@@ -268,21 +263,28 @@ static void detach(slab_class *c, slab *s, slab **list)
 /* Takes at most `want` blocks, the lowest last: a magazine is used from its end. */
 static uint32_t take_from(slab_class *c, slab *s, usm_slot *out, uint32_t want)
 {
-    uint32_t n = 0;
+    const uintptr_t   base   = s->span.base;
+    const size_t      size   = c->size;
+    const unsigned    shift  = c->shift;
+    _Atomic(uint8_t) *states = usm_span_states(&s->span);
+    const uint32_t    n      = s->free < want ? s->free : want;
+    usm_slot         *end    = out + want;
+    usm_slot *const   first  = end - n;
 
     if (s->free == c->blocks)
         leave_empties(c, s);
-    for (uint32_t w = s->hint; n < want && s->free > 0; w++) {
+    for (uint32_t w = s->hint; end > first; w++) {
         uint64_t bits = s->bits[w];
 
-        for (; bits && n < want; bits &= bits - 1, n++, s->free--) {
-            uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(bits);
+        for (; bits && end > first; bits &= bits - 1) {
+            size_t offset = (w * 64 + (uint32_t)__builtin_ctzll(bits)) * size;
 
-            out[want - 1 - n] = (usm_slot){(void *)(s->span.base + i * c->size), state_of(c, s, i)};
+            *--end = (usm_slot){(void *)(base + offset), states + (offset >> shift)};
         }
         s->bits[w] = bits;
         s->hint    = w;
     }
+    s->free -= n;
     if (s->free == 0)
         leave_partial(c, s);
     return n;
@@ -304,27 +306,55 @@ static uint32_t empties_to_keep(const slab_class *c)
     return c->nslabs / 8 > 1 ? c->nslabs / 8 : 1;
 }
 
-/* s: the block's slab, or NULL.  A slab that need not stay is moved to *list. */
-static void put_block(slab_class *c, slab *s, const void *block, slab **list)
+/* Sets the bits of the first of n blocks, those up to one that is not in s; returns how many they
+ * are, in *set how many bits were not set before.  If two threads freed a block at the same moment,
+ * it is back already, or was allocated again, or s was cut anew meanwhile. */
+static uint32_t set_bits(const slab_class *c, slab *s, const usm_slot *blocks, uint32_t n,
+                         uint32_t *set)
 {
-    uint32_t i;
+    const usm_span          span   = s->span;
+    const uintptr_t         end    = c->blocks * span.size;
+    const _Atomic(uint8_t) *states = usm_span_states(&s->span);
+    uint64_t *const         bits   = s->bits;
+    uint32_t                low = s->hint, fresh = 0, done = 0;
 
-    if (!s)
-        return;
-    i = (uint32_t)(((uintptr_t)block - s->span.base) * c->reciprocal >> USM_SPAN_SHIFT);
-    /* If two threads freed it at the same moment, it is back already, or was allocated again. */
-    if (s->bits[i / 64] >> i % 64 & 1 || usm_load_relaxed(state_of(c, s, i)) != USM_BLOCK_FREE)
-        return;
-    s->bits[i / 64] |= 1ull << i % 64;
-    if (i / 64 < s->hint)
-        s->hint = i / 64;
-    if (s->free++ == 0)
+    for (; done < n; done++) {
+        uintptr_t offset = (uintptr_t)blocks[done].p - span.base;
+        uint32_t  i      = (uint32_t)(offset * span.reciprocal >> USM_SPAN_SHIFT);
+        uint64_t  bit    = 1ull << i % 64;
+
+        if (offset >= end)
+            break;
+        if (bits[i / 64] & bit || i * span.size != offset ||
+            usm_load_relaxed(states + (offset >> span.shift)) != USM_BLOCK_FREE)
+            continue;
+        bits[i / 64] |= bit;
+        low = i / 64 < low ? i / 64 : low;
+        fresh++;
+    }
+    s->hint = low;
+    *set    = fresh;
+    return done;
+}
+
+/* Returns the first of n blocks, those up to one that is not in s, to s; returns how many they are.
+ * If s need not stay, it is moved to *list. */
+static uint32_t put_into(slab_class *c, slab *s, const usm_slot *blocks, uint32_t n, slab **list)
+{
+    uint32_t       set;
+    const uint32_t done = set_bits(c, s, blocks, n, &set);
+
+    if (set == 0)
+        return done;
+    if (s->free == 0)
         enter_partial(c, s);
+    s->free += set;
     if (s->free < c->blocks)
-        return;
+        return done;
     enter_empties(c, s);
     if (c->nempty > empties_to_keep(c))
         detach(c, s, list);
+    return done;
 }
 
 /* NULL: the block is in no slab of the class.  Two threads freed it at the same moment, and the
@@ -480,8 +510,14 @@ static uint32_t deposit(slab_pool *p, unsigned k, const usm_slot *blocks, uint32
  * locked. */
 static void put_blocks(slab_pool *p, unsigned k, const usm_slot *blocks, uint32_t n, slab **list)
 {
-    for (uint32_t i = 0; i < n; i++)
-        put_block(&p->classes[k], slab_of(p, k, blocks[i].p), blocks[i].p, list);
+    uint32_t i = 0;
+
+    while (i < n) {
+        slab    *s    = slab_of(p, k, blocks[i].p);
+        uint32_t done = s ? put_into(&p->classes[k], s, blocks + i, n - i, list) : 0;
+
+        i += done ? done : 1;
+    }
 }
 
 static void give_runs(slab_pool *p, unsigned k, const usm_slot *blocks, uint32_t n)
