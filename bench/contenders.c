@@ -321,6 +321,24 @@ static bool fail(contender_id id, const char *what)
     return false;
 }
 
+/* Its output has ended. */
+static bool fail_ended(contender_id id)
+{
+    bool              of_ze  = (id >= SYCL_ZE_DEVICE && id <= SYCL_ZE_HOST) || id == ASYNC_SYCL_ZE;
+    struct contender *c      = &state[id];
+    int               status = 0;
+    char              text[200];
+
+    waitpid(c->pid, &status, 0); /* it ends at the end of its output, or by its alarm */
+    c->pid = -1;
+    if (WIFSIGNALED(status))
+        snprintf(text, sizeof text, "its process ended by signal %d%s", WTERMSIG(status),
+                 of_ze ? "; it needs a loader newer than Debian 12's (page.sh --level-zero)" : "");
+    else
+        snprintf(text, sizeof text, "its process ended");
+    return fail(id, text);
+}
+
 /* A line of the worker, without its end. */
 static bool read_line(contender_id id, char *line, size_t cap)
 {
@@ -332,7 +350,7 @@ static bool read_line(contender_id id, char *line, size_t cap)
             return fail(id, "no answer within two minutes");
         }
         if (read(from.fd, line + n, 1) != 1)
-            return fail(id, "its process ended");
+            return fail_ended(id);
         if (line[n] == '\n') {
             line[n] = '\0';
             return true;
@@ -391,7 +409,7 @@ bool contender_ask(contender_id id, const char *command, char *answer, size_t ca
     if (state[id].pid <= 0)
         return fail(id, "has not been started");
     if (write(state[id].to, line, n) != (ssize_t)n)
-        return fail(id, "its process ended");
+        return fail_ended(id);
     return read_answer(id, answer, cap);
 }
 
