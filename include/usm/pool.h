@@ -167,7 +167,11 @@ typedef enum usm_pool_attribute {
                                             frees */
     USM_POOL_QUEUED_WAITS        = 16, /**< (0) waits inserted into a queue for blocks of another
                                             queue */
-    USM_POOL_HOST_WAITS          = 17  /**< (0) times the host waited for a queue to get memory */
+    USM_POOL_HOST_WAITS          = 17, /**< (0) times the host waited for a queue to get memory */
+    USM_POOL_CACHED_CURRENT      = 18, /**< (r) free bytes in caches: thread_cached + depot_cached
+                                            of usm_pool_stats; usm_pool_trim_to() takes them back,
+                                            as does an allocation before it fails */
+    USM_POOL_CACHED_LIMIT = 19 /**< (r) most that caches may hold now; 0: the pool has none */
 } usm_pool_attribute;
 
 /** Reads or sets one attribute.

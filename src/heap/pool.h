@@ -125,6 +125,8 @@ void     usm__pool_finish(usm_pool *pool);
 uint64_t usm__pool_live(usm_pool *pool);
 /* As usm_pool_get_stats(), without its checks. */
 void usm__pool_stats(usm_pool *pool, usm_pool_stats *stats);
+/* The most that the pool's caches may hold now; 0: it has none. */
+uint64_t usm__pool_cache_limit(const usm_pool *pool);
 /* The maximum number of classes that are examined. */
 #define USM__POOL_CLASSES (USM_BINS + 8)
 /* The classes of a pool (none, if it has no classes), as the program sees them.  Returns their

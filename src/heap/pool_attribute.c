@@ -75,6 +75,14 @@ static uint64_t used(usm_pool *pool, bool peak)
     return stats.live > away ? stats.live - away : 0;
 }
 
+static uint64_t cached(usm_pool *pool)
+{
+    usm_pool_stats stats = USM_POOL_STATS_INIT;
+
+    usm__pool_stats(pool, &stats);
+    return stats.thread_cached + stats.depot_cached;
+}
+
 static uint32_t reuse_of(usm_pool_attribute which)
 {
     return which == USM_POOL_REUSE_FOLLOW_EVENTS   ? USM__REUSE_FOLLOW_EVENTS
@@ -123,6 +131,12 @@ static usm_status get(usm_pool *pool, usm_pool_attribute which, uint64_t *value)
     case USM_POOL_QUEUED_WAITS:
     case USM_POOL_HOST_WAITS:
         *value = queued(pool, which) - usm_load_relaxed(count_from(pool, which));
+        break;
+    case USM_POOL_CACHED_CURRENT:
+        *value = cached(pool);
+        break;
+    case USM_POOL_CACHED_LIMIT:
+        *value = usm__pool_cache_limit(pool);
         break;
     default:
         return usm__fail(USM_E_INVALID, "%d is not an attribute of pools", (int)which);
@@ -177,7 +191,7 @@ usm_status usm_pool_set_attribute(usm_pool *pool, usm_pool_attribute which, uint
     else if (which >= USM_POOL_REUSE_FOLLOW_EVENTS && which <= USM_POOL_REUSE_INSERT_WAITS)
         st = set_reuse(pool, which, value);
     else if (which == USM_POOL_RESERVED_HIGH || which == USM_POOL_USED_HIGH ||
-             which >= USM_POOL_QUEUED_REUSES)
+             (which >= USM_POOL_QUEUED_REUSES && which <= USM_POOL_HOST_WAITS))
         st = reset(pool, which, value);
     else
         st = usm__fail(USM_E_INVALID, "attribute %d of a pool cannot be set", (int)which);

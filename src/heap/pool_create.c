@@ -368,6 +368,11 @@ void usm__pool_stats(usm_pool *pool, usm_pool_stats *stats)
     stats->driver_frees  = usm_load_relaxed(&pool->driver_frees);
 }
 
+uint64_t usm__pool_cache_limit(const usm_pool *pool)
+{
+    return slab_is(pool->ops) ? slab_cache_limit(pool->impl) : 0;
+}
+
 /* ---- end ------------------------------------------------------------------------ */
 
 static void list_blocks_out(usm_pool *pool)

@@ -77,12 +77,6 @@ static uint32_t fragmentation_of(const usm_pool_stats *s)
     return s->largest_free < unused ? part_of(unused - s->largest_free, unused) : 0;
 }
 
-/* 0: the pool has no caches. */
-static uint64_t cache_limit_of(const usm_pool *pool)
-{
-    return slab_is(pool->ops) ? slab_cache_limit(pool->impl) : 0;
-}
-
 /* ---- JSON ----------------------------------------------------------------------- */
 
 static void put_json_stats(usm__json *j, const usm_pool_stats *s)
@@ -165,7 +159,7 @@ static void put_json_pool(usm__json *j, usm_pool *pool)
     usm__json_text(j, "device_name", dev->desc.name);
     usm__json_bool(j, "default", pool->is_default);
     put_json_stats(j, &stats);
-    usm__json_number(j, "cache_limit", cache_limit_of(pool));
+    usm__json_number(j, "cache_limit", usm__pool_cache_limit(pool));
     put_json_queued(j, pool);
     put_json_classes(j, list, n);
     usm__json_object_end(j);
@@ -247,7 +241,7 @@ static void put_text_pool(usm__out *o, usm_pool *pool)
     usm__pool_stats(pool, &stats);
     usm__out_put(o, "pool %s, %s memory, %s (%s)%s\n", pool->ops->name, usm__kind_name(pool->kind),
                  dev->term, dev->desc.name, pool->is_default ? ", default" : "");
-    put_text_stats(o, &stats, cache_limit_of(pool));
+    put_text_stats(o, &stats, usm__pool_cache_limit(pool));
     put_text_queued(o, pool);
     put_text_classes(o, list, n);
 }

@@ -282,6 +282,41 @@ static void figures_are_exact_once_nobody_is_at_work(void)
     usm_pool_destroy(books.pool);
 }
 
+static uint64_t attribute(usm_pool *pool, usm_pool_attribute which)
+{
+    uint64_t value = UINT64_MAX;
+
+    OK(usm_pool_get_attribute(pool, which, &value));
+    return value;
+}
+
+static void attributes_tell_what_caches_hold(void)
+{
+    usm_pool_desc  desc = USM_POOL_DESC_INIT;
+    usm_pool      *pool;
+    usm_pool_stats s;
+
+    desc.name         = "slab";
+    desc.thread_cache = 1 << 20;
+    OK(usm_pool_create(ctx, NULL, USM_HOST, &desc, &pool));
+    CHECK_INT(attribute(pool, USM_POOL_CACHED_CURRENT), 0);
+    usm_free(usm_pool_malloc(pool, 100));
+    s = figures(pool);
+    CHECK(s.thread_cached > 0);
+    CHECK_INT(attribute(pool, USM_POOL_CACHED_CURRENT), s.thread_cached + s.depot_cached);
+    CHECK_INT(attribute(pool, USM_POOL_CACHED_LIMIT), 1 << 20);
+    CHECK_INT(usm_pool_set_attribute(pool, USM_POOL_CACHED_CURRENT, 0), USM_E_INVALID);
+    CHECK_INT(usm_pool_set_attribute(pool, USM_POOL_CACHED_LIMIT, 0), USM_E_INVALID);
+    OK(usm_pool_trim_to(pool, 0));
+    CHECK_INT(attribute(pool, USM_POOL_CACHED_CURRENT), 0);
+    usm_pool_destroy(pool);
+
+    desc.name = "direct";
+    OK(usm_pool_create(ctx, NULL, USM_HOST, &desc, &pool));
+    CHECK_INT(attribute(pool, USM_POOL_CACHED_LIMIT), 0);
+    usm_pool_destroy(pool);
+}
+
 static void check_the_peak(size_t maximum_size)
 {
     usm_pool      *pool      = make(maximum_size);
@@ -455,6 +490,7 @@ static const plain_case cases[] = {
     CASE(racing_double_frees_break_nothing),
     CASE(frees_that_come_late_are_harmless),
     CASE(figures_are_exact_once_nobody_is_at_work),
+    CASE(attributes_tell_what_caches_hold),
     CASE(the_peak_is_as_exact_as_it_says),
     CASE(blocks_are_aligned_and_sized),
     CASE(pools_may_zero_and_align),
