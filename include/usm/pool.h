@@ -84,7 +84,7 @@ typedef struct usm_pool_stats {
     uint64_t driver_allocs; /**< calls of the driver to allocate or map memory */
     uint64_t driver_frees;
     uint64_t largest_free;  /**< largest block that can be allocated without the driver */
-    uint64_t thread_cached; /**< free bytes in threads' magazines                       */
+    uint64_t thread_cached; /**< free bytes in threads' magazines, of ended threads too */
     uint64_t depot_cached;  /**< free bytes in the depot, on their way between threads  */
     uint64_t threads;       /**< threads that have a cache of this pool                 */
     uint64_t depot_hits;    /**< times a magazine was filled from the depot             */

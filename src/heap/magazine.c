@@ -6,6 +6,11 @@
  * empty it without the lock.  Meanwhile `flushing` of the pool is incremented, so that the pool
  * waits for that thread.
  *
+ * When a thread ends, its caches wait in their pools for the next thread (LEFT_MOST of a pool; those
+ * beyond return their blocks).  It finds magazines that are grown and filled, so threads that come
+ * and go exchange no blocks with slabs.  A cache without a thread counts in the pool's budget, and
+ * whoever needs room or memory takes it first.
+ *
  * In a forked child the caches of the other threads have no owner.  They stay in their pool's list,
  * without a thread, until they are reclaimed.  A thread may have been in the middle of an operation
  * on its cache.  At worst some blocks are lost, or one is in a magazine although it was also
@@ -28,14 +33,19 @@
 #define NAPS   2000
 #define NAP_NS 50000
 
+/* Caches of ended threads that a pool keeps for the next threads. */
+#define LEFT_MOST 8u
+
 #define NO_CACHE ((uint32_t)USM__SLOTS) /* in `entered`: a slow path without a cache */
 
 typedef struct node {
-    usm_cache            cache; /* first: the table points to its bins */
-    usm_pool            *pool;
-    usm__magazine_table *table; /* of its thread; NULL: that does not exist in this forked child */
+    usm_cache cache; /* first: the table points to its bins */
+    usm_pool *pool;
+    usm__magazine_table
+        *table; /* of its thread; NULL: that has ended, or is in the parent process */
     const usm__magazine_thread *thread;
     usm_list                    of_pool, of_thread;
+    bool is_left; /* its thread has ended; before all others of its pool, for the next thread */
 } node;
 
 static usm__meta_type node_type = USM__META_TYPE(node, 0, "thread caches");
@@ -122,6 +132,8 @@ static void unlist(node *n)
 {
     usm_list_remove(&n->of_pool);
     usm_list_remove(&n->of_thread);
+    n->pool->left -= n->is_left;
+    n->is_left = false;
 }
 
 /* Without membarrier a thread can only take its own caches, and those of a pool that no thread may
@@ -228,8 +240,8 @@ bool usm__magazine_reclaim(usm_pool *pool)
     return any;
 }
 
-/* The cache with the most room that has more than twice the calling thread's; NULL: none.  pre:
- * lock is held. */
+/* A cache without a thread, otherwise the one with the most room that has more than twice the
+ * calling thread's; NULL: none.  pre: lock is held. */
 static const node *find_victim(const usm_pool *pool)
 {
     const node *most = NULL;
@@ -238,6 +250,8 @@ static const node *find_victim(const usm_pool *pool)
     USM_LIST_FOREACH (it, &pool->caches) {
         const node *n = usm_container_of(it, node, of_pool);
 
+        if (n->is_left)
+            return n;
         if (n->table == usm__magazine_self.table)
             mine = usm_load_relaxed(&n->cache.bytes);
         else if (!most || usm_load_relaxed(&n->cache.bytes) > usm_load_relaxed(&most->cache.bytes))
@@ -346,10 +360,24 @@ static node *look_up(const usm__magazine_table *t, uint16_t slot)
     return NULL;
 }
 
+/* Returns the cache that an ended thread left last; NULL: there is none.  Its owner's changes are
+ * visible: both hold the lock.  pre: lock is held. */
+static node *take_left(usm_pool *pool)
+{
+    node *n = usm_container_of(pool->caches.next, node, of_pool);
+
+    if (pool->left == 0)
+        return NULL;
+    unlist(n);
+    return n;
+}
+
 static node *make_node(usm_pool *pool, usm__magazine_table *t)
 {
-    node *n = usm__meta_alloc(&node_type);
+    node *n = take_left(pool);
 
+    if (!n)
+        n = usm__meta_alloc(&node_type);
     if (!n)
         return NULL;
     n->pool   = pool;
@@ -423,6 +451,15 @@ void usm__magazine_open_self(void)
         usm__magazine_self.caches = usm__magazine_self.table->bins;
 }
 
+/* Keeps the cache for the next thread.  pre: lock is held, n is in no list. */
+static void leave_to_next(node *n)
+{
+    n->table   = NULL;
+    n->is_left = true;
+    n->pool->left++;
+    usm_list_append(n->pool->caches.next, &n->of_pool);
+}
+
 /* Another thread will get the table. */
 void usm__magazine_thread_ended(void)
 {
@@ -440,7 +477,10 @@ void usm__magazine_thread_ended(void)
 
         close_slot(n);
         unlist(n);
-        usm_list_append(&list, &n->of_pool);
+        if (n->pool->left < LEFT_MOST)
+            leave_to_next(n);
+        else
+            usm_list_append(&list, &n->of_pool);
     }
     t->next_free    = mag.free_tables;
     mag.free_tables = t;
@@ -486,9 +526,11 @@ static uint64_t count_caches(usm_pool *pool, uint64_t blocks[USM_BINS], uint64_t
 
     usm__mutex_lock(&mag.lock);
     USM_LIST_FOREACH (it, &pool->caches) {
+        const node *n = usm_container_of(it, node, of_pool);
+
         __builtin_prefetch(usm_container_of(it->next, node, of_pool)->cache.active);
-        count_cache(&usm_container_of(it, node, of_pool)->cache, blocks, used);
-        threads++;
+        count_cache(&n->cache, blocks, used);
+        threads += n->table != NULL;
     }
     usm__mutex_unlock(&mag.lock);
     return threads;

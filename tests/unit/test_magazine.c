@@ -34,6 +34,7 @@ static void *pay_a_visit(void *arg)
 
 static void threads_that_end_leave_their_blocks_to_others(void)
 {
+    const uint64_t most  = 2 * MIB; /* of the one cache that they have after each other */
     visit          v     = {.pool = make(0), .seed = 1};
     uint64_t       early = 0;
     usm_pool_stats s;
@@ -46,12 +47,74 @@ static void threads_that_end_leave_their_blocks_to_others(void)
     }
     s = figures(v.pool);
     CHECK_INT(s.threads, 0);
-    CHECK_INT(s.thread_cached, 0);
+    CHECK(s.thread_cached > 0 && s.thread_cached <= most);
     CHECK_INT(s.blocks, COUNT(v.left));
     CHECK(s.reserved <= early + 2 * MIB);
+    OK(usm_pool_trim_to(v.pool, 0));
+    CHECK_INT(figures(v.pool).thread_cached, 0);
     FOR(i, COUNT(v.left)) usm_free(v.left[i]);
     CHECK_INT(figures(v.pool).live, 0);
     usm_pool_destroy(v.pool);
+}
+
+/* Frees the upper of two neighbours last, which a slab would hand out last. */
+static void *free_upper_last(void *pool)
+{
+    char *p[] = {get(pool, 100), get(pool, 100)};
+    int   up  = p[1] > p[0];
+
+    free_wrongly(p[!up]);
+    free_wrongly(p[up]);
+    return p[up];
+}
+
+static void *get_the_freed_one(void *arg)
+{
+    void **freed = arg;
+    void  *p     = get(usm__map_find(*freed)->pool, 100);
+
+    CHECK(p == *freed);
+    usm_free(p);
+    return NULL;
+}
+
+static void a_thread_gets_the_cache_of_one_that_ended(void)
+{
+    usm_pool *pool = make(0);
+    pthread_t one;
+    void     *freed;
+
+    CHECK_INT(pthread_create(&one, NULL, free_upper_last, pool), 0);
+    CHECK_INT(pthread_join(one, &freed), 0);
+    on_another_thread(get_the_freed_one, &freed);
+    CHECK_INT(figures(pool).threads, 0);
+    usm_pool_destroy(pool);
+}
+
+static void *use_a_cache_together(void *pool)
+{
+    usm_free(get(pool, 100));
+    pthread_barrier_wait(&idle_turn);
+    return NULL;
+}
+
+static void few_caches_outlive_their_threads(void)
+{
+    usm_pool *pool = make(0);
+    uint64_t  one;
+    crew      c;
+
+    CHECK_INT(pthread_barrier_init(&idle_turn, NULL, COUNT(c.threads)), 0);
+    usm_free(get(pool, 100));
+    one = figures(pool).thread_cached;
+    hire(&c, COUNT(c.threads), use_a_cache_together, pool);
+    dismiss(&c);
+    CHECK_INT(figures(pool).threads, 1);
+    CHECK_INT(figures(pool).thread_cached, one * (1 + 8));
+    OK(usm_pool_trim_to(pool, 0));
+    CHECK_INT(figures(pool).thread_cached, 0);
+    pthread_barrier_destroy(&idle_turn);
+    usm_pool_destroy(pool);
 }
 
 static void a_thread_may_free_what_it_never_allocated(void)
@@ -329,7 +392,7 @@ static void busy_caches_are_taken_back_when_memory_is_short(void)
 /* --- fork ------------------------------------------------------------------------------------- */
 
 static struct {
-    usm_pool *pool, *other;
+    usm_pool *pool, *other, *left; /* left: it has the cache of a thread that ended */
     void     *block;
 } forked;
 
@@ -347,6 +410,8 @@ static void work_in_the_child(void)
     OK(usm_pool_trim_to(forked.pool, 0)); /* with the caches of threads that are gone */
     usm_free(get(forked.pool, 100));
     (void)figures(forked.pool);
+    usm_free(get(forked.left, 100));
+    usm_pool_destroy(forked.left);
     usm_pool_destroy(forked.other);
     usm_pool_destroy(forked.pool);
     fill_cache(make(0));
@@ -359,6 +424,7 @@ static void be_inert_in_the_child(void)
     usm_free(forked.block);
     CHECK_INT(usm_free_ctx(forked.block, NULL), USM_OK);
     CHECK_INT(usm_pool_trim_to(forked.pool, 0), USM_E_FORKED);
+    CHECK(usm_pool_malloc(forked.left, 100) == NULL);
     usm_pool_destroy(forked.pool);
 }
 
@@ -394,7 +460,9 @@ static void a_process_can_fork_in_the_middle_of_all(void)
     OK(usm_config_set("log", "off"));
     forked.pool  = make(0);
     forked.other = make(0);
+    forked.left  = make(0);
     busy_no_more = false;
+    on_another_thread(free_upper_last, forked.left);
     hire(&c, 3, use_at_full_speed, forked.pool);
     hire(&d, 1, trim_at_full_speed, forked.pool);
     FOR(i, nforks)
@@ -410,6 +478,7 @@ static void a_process_can_fork_in_the_middle_of_all(void)
     CHECK_INT(figures(forked.pool).live, 0);
     usm_pool_destroy(forked.pool);
     usm_pool_destroy(forked.other);
+    usm_pool_destroy(forked.left);
 }
 
 /* --- what is called from within --------------------------------------------------------------- */
@@ -521,6 +590,8 @@ static void the_library_can_be_loaded_late(void)
 
 static const plain_case cases[] = {
     CASE(threads_that_end_leave_their_blocks_to_others),
+    CASE(a_thread_gets_the_cache_of_one_that_ended),
+    CASE(few_caches_outlive_their_threads),
     CASE(a_thread_may_free_what_it_never_allocated),
     CASE(a_slot_serves_only_the_pool_that_has_it),
     CASE(pools_come_and_go_beside_a_busy_one),
