@@ -261,6 +261,17 @@ void usm__trace_driver(usm__trace_call call, uint32_t pool, const void *p, size_
     put(ring);
 }
 
+void usm__trace_caches(uint32_t pool, uint64_t bytes, uint64_t limit)
+{
+    usm__ring         *ring;
+    usm__trace_packed *e = on() ? room(&ring) : NULL;
+
+    if (e == NULL)
+        return;
+    *e = (usm__trace_packed){ticks(), limit, bytes, 0, 0, pool_byte(pool), USM__EVENT_CACHES};
+    put(ring);
+}
+
 void usm__trace_spill_put(const usm__trace_spill_event *e)
 {
     usm__ring         *ring;
@@ -426,7 +437,8 @@ const usm__tracer usm__trace_table = {.flush      = usm__trace_flush,
                                       .fork       = usm__trace_fork,
                                       .thread_end = usm__trace_thread_end,
                                       .pool       = usm__trace_pool,
-                                      .driver     = usm__trace_driver};
+                                      .driver     = usm__trace_driver,
+                                      .caches     = usm__trace_caches};
 
 /* --- start and fork -------------------------------------------------------- */
 

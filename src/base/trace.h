@@ -40,6 +40,8 @@ typedef struct usm__tracer {
     /* start_ns: CLOCK_MONOTONIC before the call; the end is now. */
     void (*driver)(usm__trace_call call, uint32_t pool, const void *p, size_t size,
                    uint64_t start_ns, usm_status status);
+    /* The thread caches of the pool may hold `room` bytes from now on; their budget is `limit`. */
+    void (*caches)(uint32_t pool, uint64_t room, uint64_t limit);
 } usm__tracer;
 
 extern const usm__tracer        usm__trace_table; /* of trace.c */
@@ -66,6 +68,7 @@ void usm__trace_free(uint32_t pool, const void *p);
 void usm__trace_failed(uint32_t pool, uint32_t tag, size_t size);
 void usm__trace_driver(usm__trace_call call, uint32_t pool, const void *p, size_t size,
                        uint64_t start_ns, usm_status status);
+void usm__trace_caches(uint32_t pool, uint64_t room, uint64_t limit);
 
 /* Check texts for the settings trace and trace_stacks. */
 bool usm__trace_check_name(const char *value, char *why, size_t why_size);

@@ -83,6 +83,9 @@ typedef enum usm__trace_type {
  * The time is that of the end.  A reader skips unknown ones. */
 #define USM__EVENT_SPILL     16
 #define USM__EVENT_SPILL_END 32
+/* What the thread caches of a pool may hold has changed.  size: to so many bytes; address: what it
+ * may become at this moment (the budget).  In the range that readers skip which do not know it. */
+#define USM__EVENT_CACHES 31
 
 /* Types [WORK, WORK_END) are events of launches over teams:  WORK + usm__trace_work_kind
  * (trace_work.h). extra: usm__ns_pack(); tag: id of the kernel; pool: id of the member; size:

@@ -3,6 +3,7 @@
  * mechanism is in slab_class.c, slab_cache.c and page_heap.c; slab_private.h has the picture. */
 #include "heap/slab.h"
 
+#include "base/trace.h"
 #include "heap/area.h"
 #include "heap/pages.h"
 #include "heap/pool.h"
@@ -50,21 +51,30 @@ uint64_t slab_cache_limit(const void *pool)
     return p->slot ? budget_of(p) : 0;
 }
 
+/* Records the change in the trace: magazines are made, grow and end seldom. */
+static void trace_room(const slab_pool *p)
+{
+    if (usm_load_relaxed(&usm__trace_on))
+        usm__tracer_now->caches(p->owner->trace_id, usm_load_relaxed(&p->room_bytes), budget_of(p));
+}
+
 bool slab_take_room(slab_pool *p, uint64_t bytes)
 {
     uint64_t now = usm_add_relaxed(&p->room_bytes, bytes) + bytes;
 
-    if (now + usm_load_relaxed(&p->depot_bytes) <= budget_of(p)) {
-        raise(&p->room_peak, now);
-        return true;
+    if (now + usm_load_relaxed(&p->depot_bytes) > budget_of(p)) {
+        usm_sub_relaxed(&p->room_bytes, bytes);
+        return false;
     }
-    slab_give_room(p, bytes);
-    return false;
+    raise(&p->room_peak, now);
+    trace_room(p);
+    return true;
 }
 
 void slab_give_room(slab_pool *p, uint64_t bytes)
 {
     usm_sub_relaxed(&p->room_bytes, bytes);
+    trace_room(p);
 }
 
 bool slab_has_room(const slab_pool *p, uint64_t bytes)

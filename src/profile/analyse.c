@@ -213,6 +213,22 @@ static void on_level(void *user, uint32_t record, uint32_t pool, const usm__prof
         p->live_then = levels[pool].live; /* the most that was in use at the peak  */
 }
 
+static uint64_t more_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void peaks_of_caches(work *w)
+{
+    for (size_t i = 0; i < w->t->ncaches; i++) {
+        const usm__profile_cache_record *r = &w->t->caches[i];
+        usm__profile_pool               *p = &w->a->pools[r->pool - 1];
+
+        p->caches_peak  = more_of(p->caches_peak, r->room);
+        p->caches_limit = more_of(p->caches_limit, r->limit);
+    }
+}
+
 /* --- medians, what was avoided -------------------------------------------------------- */
 
 static int by_number(const void *a, const void *b)
@@ -461,6 +477,7 @@ static int run(work *w)
     error = usm__profile_walk(w->t, w->found, on_level, w);
     if (error != 0)
         return error;
+    peaks_of_caches(w);
     sum_up_pools(w);
     a->duration_ns = usm__profile_duration_ns(w->t);
     (void)snprintf(a->all.name, sizeof(a->all.name), "all");

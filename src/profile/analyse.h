@@ -34,8 +34,9 @@ typedef struct usm__profile_pool {
     uint64_t   driver_ns;    /* time spent in all of them                                      */
     uint64_t   avoided;      /* allocations - takes + frees - gives, as far as positive        */
     uint64_t   avoided_ns;   /* what those calls would have cost, by the medians of this trace */
-    uint64_t   reserved, reserved_peak; /* bytes at the end; most bytes                      */
-    uint64_t   live_then;               /* live bytes when reserved was at its peak          */
+    uint64_t   reserved, reserved_peak;   /* bytes at the end; most bytes                      */
+    uint64_t   live_then;                 /* live bytes when reserved was at its peak          */
+    uint64_t   caches_peak, caches_limit; /* what caches could hold, at most; the largest budget */
     uint64_t   repeats; /* allocations beyond the peak of blocks, by size class: for a cache      */
 } usm__profile_pool;
 

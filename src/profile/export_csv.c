@@ -59,17 +59,27 @@ static void put_work(FILE *out, const usm__profile *t, const usm__profile_work_r
     (void)fprintf(out, ",0x%" PRIx64 ",%" PRIu64 ",0,%" PRIu64 ",0\n", r->first, r->n, r->ns);
 }
 
+/* The size column has what caches may hold, the usable column their budget. */
+static void put_caches(FILE *out, const usm__profile_cache_record *r)
+{
+    (void)fprintf(out, "%" PRIu64 ",%u,%u,caches,%u,,0x0,%" PRIu64 ",%" PRIu64 ",0,0\n", r->time_ns,
+                  r->source, r->thread, r->pool, r->room, r->limit);
+}
+
 /* Writes all kinds in the order of their times. */
 static void put_all(FILE *out, const usm__profile *t)
 {
-    size_t i = 0, k = 0, m = 0;
+    size_t i = 0, k = 0, m = 0, n = 0;
 
-    while (i < t->nrecords || k < t->nspills || m < t->nworks) {
+    while (i < t->nrecords || k < t->nspills || m < t->nworks || n < t->ncaches) {
         uint64_t record = i < t->nrecords ? t->records[i].e.time_ns : UINT64_MAX;
         uint64_t spill  = k < t->nspills ? t->spills[k].time_ns : UINT64_MAX;
         uint64_t work   = m < t->nworks ? t->works[m].time_ns : UINT64_MAX;
+        uint64_t caches = n < t->ncaches ? t->caches[n].time_ns : UINT64_MAX;
 
-        if (i < t->nrecords && record <= spill && record <= work)
+        if (n < t->ncaches && caches <= record && caches <= spill && caches <= work)
+            put_caches(out, &t->caches[n++]);
+        else if (i < t->nrecords && record <= spill && record <= work)
             put_record(out, t, &t->records[i++]);
         else if (k < t->nspills && spill <= work)
             put_spill(out, t, &t->spills[k++]);

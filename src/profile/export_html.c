@@ -193,6 +193,38 @@ static void write_areas(page *p)
     usm__json_array_end(j);
 }
 
+/* The first moment whose time is not before `ns`. */
+static size_t moment_at(const page *p, size_t from, uint64_t ns)
+{
+    while (from + 1 < moments(p) && moment_time(p, from) < ns)
+        from++;
+    return from;
+}
+
+/* What caches may hold: moment, bytes, pool; of each pool the last of a moment. */
+static void write_caches(page *p)
+{
+    const usm__profile *t      = p->t;
+    size_t              moment = 0;
+
+    usm__json_line(&p->j);
+    usm__json_array_begin(&p->j, "caches");
+    for (size_t i = 0; i < t->ncaches && t->nrecords > 0; i++) {
+        const usm__profile_cache_record *r = &t->caches[i];
+
+        moment = moment_at(p, moment, r->time_ns);
+        if (i + 1 < t->ncaches && r[1].pool == r->pool &&
+            moment_at(p, moment, r[1].time_ns) == moment)
+            continue;
+        usm__json_array_begin(&p->j, NULL);
+        usm__json_number(&p->j, NULL, moment);
+        usm__json_number(&p->j, NULL, r->room);
+        usm__json_number(&p->j, NULL, r->pool);
+        usm__json_array_end(&p->j);
+    }
+    usm__json_array_end(&p->j);
+}
+
 static void write_failed(page *p)
 {
     usm__json *j = &p->j;
@@ -321,6 +353,7 @@ static int write_data(page *p)
     write_head(p);
     write_pools(p);
     write_areas(p);
+    write_caches(p);
     write_failed(p);
     write_column(p, "times", moments(p), time_step);
     write_blocks(p);

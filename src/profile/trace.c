@@ -35,7 +35,7 @@ typedef struct reader {
     numbers             *n;
     size_t               records_room, pools_room, tags_room, stacks_room, sources_room;
     size_t               spills_room, spaces_room, tiers_room;
-    size_t               works_room, members_room, kernels_room;
+    size_t               works_room, members_room, kernels_room, caches_room;
     bool                 out_of_memory;
 } reader;
 
@@ -307,6 +307,35 @@ static const char *read_work(reader *r, const usm__trace_packed *e, uint32_t thr
     return NULL;
 }
 
+/* The number of an event's pool, which gets a name if its definition is missing. */
+static uint32_t pool_of(reader *r, uint8_t id)
+{
+    char name[32];
+
+    if (id != 0 && r->n->pool[id] == 0) {
+        (void)snprintf(name, sizeof(name), "pool %u", id);
+        (void)add_pool(r, id, 0, name, "");
+    }
+    return r->n->pool[id];
+}
+
+static const char *read_caches(reader *r, const usm__trace_packed *e, uint32_t thread)
+{
+    usm__profile             *t = r->t;
+    usm__profile_cache_record o = {
+        .time_ns = e->time,
+        .room    = e->size,
+        .limit   = e->address,
+        .pool    = pool_of(r, e->pool),
+        .thread  = r->n->thread_base + thread,
+        .source  = (uint32_t)t->nsources - 1,
+    };
+
+    if (o.pool != 0 && grow(r, &t->caches, t->ncaches, &r->caches_room, sizeof(*t->caches)))
+        t->caches[t->ncaches++] = o;
+    return NULL;
+}
+
 static const char *read_event(reader *r, const usm__trace_packed *e, uint32_t thread)
 {
     usm__profile       *t = r->t;
@@ -320,19 +349,16 @@ static const char *read_event(reader *r, const usm__trace_packed *e, uint32_t th
         .thread = r->n->thread_base + thread,
         .source = (uint32_t)t->nsources - 1,
     };
-    char name[32];
 
+    if (e->type == USM__EVENT_CACHES)
+        return read_caches(r, e, thread);
     if (e->type >= USM__EVENT_SPILL && e->type < USM__EVENT_SPILL_END)
         return read_spill(r, e, thread);
     if (e->type >= USM__EVENT_WORK && e->type < USM__EVENT_WORK_END)
         return read_work(r, e, thread);
     if (e->type < USM__EVENT_ALLOC || e->type > USM__EVENT_UNMAP)
         return "an event of an unknown type";
-    if (e->pool != 0 && r->n->pool[e->pool] == 0) { /* its definition is missing */
-        (void)snprintf(name, sizeof(name), "pool %u", e->pool);
-        (void)add_pool(r, e->pool, 0, name, "");
-    }
-    o.e.pool = r->n->pool[e->pool];
+    o.e.pool = pool_of(r, e->pool);
     if (e->type == USM__EVENT_ALLOC) {
         o.e.usable = e->size + usm__slack_unpack(e->extra >> 16);
         o.e.extra  = r->n->stack[e->extra & 0xffff];
@@ -497,6 +523,8 @@ static void align_times(usm__profile *t)
         t->spills[i].time_ns += t->sources[t->spills[i].source].header.start_real_ns - first;
     for (size_t i = 0; i < t->nworks; i++)
         t->works[i].time_ns += t->sources[t->works[i].source].header.start_real_ns - first;
+    for (size_t i = 0; i < t->ncaches; i++)
+        t->caches[i].time_ns += t->sources[t->caches[i].source].header.start_real_ns - first;
 }
 
 static int by_time(const void *a, const void *b)
@@ -511,6 +539,15 @@ static int by_time(const void *a, const void *b)
 static int works_by_time(const void *a, const void *b)
 {
     const usm__profile_work_record *x = a, *y = b;
+
+    if (x->time_ns != y->time_ns)
+        return x->time_ns < y->time_ns ? -1 : 1;
+    return x->thread != y->thread ? (x->thread < y->thread ? -1 : 1) : 0;
+}
+
+static int caches_by_time(const void *a, const void *b)
+{
+    const usm__profile_cache_record *x = a, *y = b;
 
     if (x->time_ns != y->time_ns)
         return x->time_ns < y->time_ns ? -1 : 1;
@@ -568,6 +605,8 @@ usm_status usm__profile_parse(const void *data, size_t size, const char *name, u
             qsort(r.t->spills, r.t->nspills, sizeof(*r.t->spills), by_time);
         if (r.t->nworks > 1)
             qsort(r.t->works, r.t->nworks, sizeof(*r.t->works), works_by_time);
+        if (r.t->ncaches > 1)
+            qsort(r.t->caches, r.t->ncaches, sizeof(*r.t->caches), caches_by_time);
     }
     usm__heap_free(r.n);
     if (fine) {
@@ -608,6 +647,7 @@ void usm__profile_close(usm__profile *t)
     usm__heap_free(t->spaces);
     usm__heap_free(t->tiers);
     usm__heap_free(t->works);
+    usm__heap_free(t->caches);
     usm__heap_free(t->members);
     usm__heap_free(t->kernels);
     usm__heap_free(t->pools);

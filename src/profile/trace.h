@@ -63,6 +63,14 @@ typedef struct usm__profile_work_record {
     uint32_t thread, source; /* as in usm__profile_record                                    */
 } usm__profile_work_record;
 
+/* What the caches of a pool's threads may hold from now on. */
+typedef struct usm__profile_cache_record {
+    uint64_t time_ns;
+    uint64_t room, limit;    /* bytes; the budget at that moment    */
+    uint32_t pool;           /* id, > 0                              */
+    uint32_t thread, source; /* as in usm__profile_record            */
+} usm__profile_cache_record;
+
 /* An event with the fields that only a reader knows. */
 typedef struct usm__profile_record {
     usm__profile_event e;
@@ -101,9 +109,11 @@ typedef struct usm__profile {
     size_t                    nmembers, nkernels;
     char (*members)[64]; /* members[id - 1], each of its source only            */
     char (*kernels)[64]; /* kernels[id - 1]                                     */
-    uint64_t lost;
-    bool     ended;       /* all processes ended properly                     */
-    char     damage[256]; /* the flaw of the file's rest; "": none            */
+    size_t                     ncaches;
+    usm__profile_cache_record *caches; /* by time; separate from records                */
+    uint64_t                   lost;
+    bool                       ended;       /* all processes ended properly                     */
+    char                       damage[256]; /* the flaw of the file's rest; "": none            */
 } usm__profile;
 
 /* Reads a file completely.  A damaged or cut file is read as far as possible, and `damage` has the

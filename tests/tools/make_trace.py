@@ -19,6 +19,7 @@ import zlib
 ALLOC, FREE, FAILED, TAKE, GIVE, MAP, UNMAP = range(1, 8)
 EVENTS, POOL, TAG, STACK, MAPS, LOST, END = range(1, 8)
 MEMBER, KERNEL_NAME = 11, 12
+CACHES = 31
 LAUNCH, CHUNK, FAILED_CHUNK, COPY_IN, KERNEL, COPY_OUT = range(32, 38)
 MIB = 1 << 20
 
@@ -48,11 +49,13 @@ def small():
     out += chunk(STACK, struct.pack("<IIQQ", 1, 2, 0x401000, 0x402000))
     out += chunk(EVENTS, b"".join([
         event(1000, base, 8 * MIB, 900, 0, 1, TAKE),
+        event(1500, 4 * MIB, MIB, 0, 0, 1, CACHES),                      # 1 MiB of a budget of 4 MiB
         event(2000, base, MIB, 1, 1, 1, ALLOC),                          # A, lives 4000 ns
         event(3000, base + MIB, 2 * MIB, 1 | 1024 << 16, 2, 1, ALLOC),   # B, 1 KiB of slack, stays
         event(6000, base, 0, 0, 0, 1, FREE),
         event(7000, base, MIB // 2, 1, 1, 1, ALLOC),                     # C, where A was
         event(8000, 0, 1 << 33, 0, 1, 1, FAILED),
+        event(8500, 4 * MIB, MIB // 4, 0, 0, 1, CACHES),
         event(9000, base, 0, 0, 0, 1, FREE)]), thread=1)
     out += chunk(EVENTS, b"".join([
         event(4000, other, 4096, 500, 0, 2, TAKE),

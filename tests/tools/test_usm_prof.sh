@@ -89,6 +89,7 @@ run 0 "$tool" report a.trace --json
 json 'd["all"]["allocations"] == 202 and d["all"]["ended"] == 200 and d["ended"] and d["lost"] == 0'
 json 'd["all"]["blocks_at_end"] == 2 and d["all"]["live_at_end"] >= 131072'
 json 'sum(p["allocations"] for p in d["pools"]) == 202'
+json '0 < max(p["caches_peak"] for p in d["pools"]) <= max(p["caches_limit"] for p in d["pools"])'
 json '[s["allocations"] for s in d["sizes"]] == [2, 200]'
 json 'd["call_sites"][0]["allocations"] == 200 and "allocate_work" in d["call_sites"][0]["name"]'
 json '{t["name"]: t["allocations"] for t in d["tags"]} == {"(no tag)": 200, "solver": 2}'

@@ -69,6 +69,8 @@ has small '5 events were lost'
 has small '<td class="text">&lt;/script&gt;&lt;b&gt;</td>'
 has small 'slab device #1</option>'
 has small "reserved 8.00 MiB, free 5.00 MiB"
+has small "in caches of threads up to 1 MiB"
+has small 'what caches of threads may hold'
 page many
 has many '100,000 blocks with less bytes'
 has many '<td>300,000</td>'

@@ -72,6 +72,7 @@ static void record_one_of_each(void)
     usm__trace_alloc(pool, tag, ADDRESS(1), 100, 128);
     usm__trace_failed(pool, 0, (size_t)1 << 40);
     usm__trace_driver(USM__TRACE_MAP, pool, ADDRESS(7), 4096, now, USM_E_NO_MEMORY);
+    usm__trace_caches(pool, 4096, 1 << 20);
     usm__trace_free(pool, ADDRESS(1));
     usm__trace_driver(USM__TRACE_GIVE, pool, ADDRESS(0), 1 << 20, now, USM_OK);
     exit(0);
@@ -103,6 +104,10 @@ static void events_come_back_as_they_were(void)
     CHECK_STR(t->tags[t->records[1].e.tag], "solver");
     CHECK_INT(t->records[2].e.size, (size_t)1 << 40);
     CHECK_INT(t->records[3].e.address, 0);
+    CHECK_INT(t->ncaches, 1);
+    CHECK_INT(t->caches[0].room, 4096);
+    CHECK_INT(t->caches[0].limit, 1 << 20);
+    CHECK_INT(t->caches[0].pool, 1);
     CHECK_STR(t->pools[0].name, "slab");
     CHECK_STR(t->pools[0].device, "host:0");
     CHECK_INT(t->pools[0].kind, USM_DEVICE);

@@ -25,12 +25,12 @@ static void print_sources(const usm__profile *t)
 
 static void print_head(const char *path, const usm__profile *t, const usm__analysis *a)
 {
-    char duration[32], time[32], saved[32];
+    size_t events = t->nrecords + t->nspills + t->nworks + t->ncaches;
+    char   duration[32], time[32], saved[32];
 
-    printf("Trace %s: %zu %s in %s, %llu lost\n", path, t->nrecords + t->nspills + t->nworks,
-           usm__plural(t->nrecords + t->nspills + t->nworks, "event", "events"),
-           time_text((double)a->duration_ns, duration, sizeof(duration)),
-           (unsigned long long)t->lost);
+    printf(
+        "Trace %s: %zu %s in %s, %llu lost\n", path, events, usm__plural(events, "event", "events"),
+        time_text((double)a->duration_ns, duration, sizeof(duration)), (unsigned long long)t->lost);
     print_sources(t);
     if (t->damage[0] != '\0')
         printf("  damaged: %s\n", t->damage);
@@ -65,8 +65,8 @@ static void print_pools(const usm__analysis *a)
 {
     static const char *const names[] = {"pool",          "allocations", "reuse",     "driver",
                                         "avoided",       "saved",       "mean life", "live peak",
-                                        "reserved peak", "unused",      NULL};
-    columns                 *c       = columns_new(10);
+                                        "reserved peak", "unused",      "caches",    NULL};
+    columns                 *c       = columns_new(11);
 
     heads(c, names);
     for (size_t i = 0; i < a->npools; i++) {
@@ -86,9 +86,10 @@ static void print_pools(const usm__analysis *a)
         columns_bytes(c, p->reserved_peak);
         columns_share(c, p->reserved_peak > p->live_then ? p->reserved_peak - p->live_then : 0,
                       p->reserved_peak);
+        columns_bytes(c, p->caches_peak);
     }
     puts("\nPools (reuse: allocations that needed no driver call; unused: of what was reserved at "
-         "its peak)");
+         "its peak;\n  caches: the most that those of threads could hold)");
     columns_print(c);
 }
 

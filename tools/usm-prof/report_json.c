@@ -61,6 +61,8 @@ static void pool(usm__json *j, const usm__profile_pool *p)
     usm__json_number(j, "reserved_peak", p->reserved_peak);
     usm__json_number(j, "live_at_reserved_peak", p->live_then);
     usm__json_number(j, "reserved_at_end", p->reserved);
+    usm__json_number(j, "caches_peak", p->caches_peak);
+    usm__json_number(j, "caches_limit", p->caches_limit);
     usm__json_object_end(j);
 }
 
