@@ -161,8 +161,9 @@ static unsigned next_active(usm_cache *c)
 static bool take_room(slab_pool *p, usm_cache *c, unsigned k, uint64_t bytes)
 {
     bool has = slab_take_room(p, bytes);
-    /* Runs are large: only every 32nd refusal may take the magazines of others. */
-    unsigned steps = !has && (c->refused++ % 32 == 0 || k < SLAB_CLASSES) ? HAND_STEPS : 0;
+    /* The hand moves at every 32nd refusal only.  Meanwhile bins in use change their tops, so that
+     * it does not take the magazines of some for others that lose them again at once. */
+    unsigned steps = !has && c->refused++ % 32 == 0 ? HAND_STEPS : 0;
 
     for (unsigned i = 0; i < steps && !has; i++) {
         unsigned v = next_active(c);

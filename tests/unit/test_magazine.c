@@ -314,6 +314,18 @@ static void idle_caches_are_taken_back_when_memory_is_short(void)
     usm_pool_destroy(pool);
 }
 
+/* Leaves 512 KiB in its magazines. */
+static void *hoard_and_wait(void *pool)
+{
+    void *p[8];
+
+    FOR(i, COUNT(p)) p[i] = get(pool, 64 * KIB);
+    FOR(i, COUNT(p)) usm_free(p[i]);
+    pthread_barrier_wait(&idle_turn);
+    pthread_barrier_wait(&idle_turn);
+    return NULL;
+}
+
 /* What all caches hold together is limited, and a thread without room takes that of one that has
  * more. */
 static void a_thread_takes_room_from_another(void)
@@ -324,10 +336,10 @@ static void a_thread_takes_room_from_another(void)
     crew           c;
 
     desc.name         = "slab";
-    desc.thread_cache = 512 * KIB;
+    desc.thread_cache = 600 * KIB;
     OK(usm_pool_create(ctx, NULL, USM_HOST, &desc, &pool));
     CHECK_INT(pthread_barrier_init(&idle_turn, NULL, 2), 0);
-    hire(&c, 1, fill_and_wait, pool);
+    hire(&c, 1, hoard_and_wait, pool);
     pthread_barrier_wait(&idle_turn);
     s = figures(pool);
     CHECK_INT(s.threads, 1);
