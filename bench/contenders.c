@@ -41,7 +41,7 @@ static const struct {
     {                                                                                              \
         NULL_DEVICE, "USM_NULL_VMEM=1", "USM_NULL_MEMORY=8G"                                       \
     }
-    [OURS_IDLE]    = {"idle", "pool:device", NULL, NULL, EIGHT_GIB},
+    [OURS_IDLE]    = {"libusm", "pool:device", NULL, NULL, EIGHT_GIB},
     [OURS_TRIMMED] = {"after a trim", "pool:device", NULL, NULL, EIGHT_GIB},
     [OURS_NEEDED]  = {"in the way", "pool:device", NULL, NULL, EIGHT_GIB},
 #define MALLOCS(ID, ALLOCATOR)                                                                       \
