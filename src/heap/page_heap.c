@@ -22,18 +22,12 @@
 
 /* --- blocks, with the lock held -------------------------------------------------------------- */
 
-/* A quick test: most blocks are too small to be idle memory. */
-static bool may_be_idle(const slab_heap *h, const slab_block *b)
-{
-    return b->span.size >> h->piece_shift[0] || !b->home->is_range;
-}
-
 static void enter_free(slab_heap *h, slab_block *b)
 {
     b->use = SLAB_FREE;
     h->free += b->span.size;
-    if (may_be_idle(h, b))
-        h->idle += slab_idle_in(h, b);
+    b->idle = slab_idle_in(h, b);
+    h->idle += b->idle;
     slab_bins_insert(&h->bins, b);
 }
 
@@ -41,22 +35,41 @@ void slab_unbin(slab_heap *h, slab_block *b)
 {
     slab_bins_remove(&h->bins, b);
     h->free -= b->span.size;
-    if (may_be_idle(h, b))
-        h->idle -= slab_idle_in(h, b);
+    h->idle -= b->idle;
+}
+
+/* Moves the ends of b, which is FREE.  It mostly stays in its bin, so that cutting a block from a
+ * much larger one, or merging it back, changes no list. */
+static void resize_free(slab_heap *h, slab_block *b, uintptr_t base, size_t size)
+{
+    h->free += size - b->span.size;
+    h->idle -= b->idle;
+    slab_bins_resize(&h->bins, b, size);
+    b->span.base = base;
+    b->idle      = slab_idle_in(h, b);
+    h->idle += b->idle;
 }
 
 void slab_make_free(slab_heap *h, slab_block *b)
 {
-    if (b->upper && b->upper->use == SLAB_FREE) {
-        slab_unbin(h, b->upper);
-        slab_join_upper(h, b);
+    slab_block  *lower = b->lower && b->lower->use == SLAB_FREE ? b->lower : NULL;
+    slab_block  *upper = b->upper && b->upper->use == SLAB_FREE ? b->upper : NULL;
+    const size_t size  = b->span.size;
+
+    if (lower && upper) {
+        slab_unbin(h, upper);
+        resize_free(h, lower, lower->span.base, lower->span.size + size + upper->span.size);
+        slab_unchain(h, upper);
+        slab_unchain(h, b);
+    } else if (lower) {
+        resize_free(h, lower, lower->span.base, lower->span.size + size);
+        slab_unchain(h, b);
+    } else if (upper) {
+        resize_free(h, upper, b->span.base, upper->span.size + size);
+        slab_unchain(h, b);
+    } else {
+        enter_free(h, b);
     }
-    if (b->lower && b->lower->use == SLAB_FREE) {
-        b = b->lower;
-        slab_unbin(h, b);
-        slab_join_upper(h, b);
-    }
-    enter_free(h, b);
 }
 
 slab_block *slab_carve(slab_heap *h, slab_block *b, uintptr_t at, size_t size)
@@ -79,12 +92,21 @@ slab_block *slab_carve(slab_heap *h, slab_block *b, uintptr_t at, size_t size)
 
 slab_block *slab_take_free(slab_heap *h, size_t size, size_t align)
 {
-    slab_block *b = slab_bins_find(&h->bins, size, align);
+    slab_block *b = slab_bins_find(&h->bins, size, align), *u;
+    uintptr_t   at;
 
     if (!b)
         return NULL;
-    slab_unbin(h, b);
-    return slab_carve(h, b, usm_align_up_ptr(b->span.base, align), size);
+    at = usm_align_up_ptr(b->span.base, align);
+    if (at > b->span.base || b->span.size == size) {
+        slab_unbin(h, b);
+        return slab_carve(h, b, at, size);
+    }
+    u = slab_chain_lower(h, b, size);
+    resize_free(h, b, at + size, b->span.size - size);
+    u->use = SLAB_USED;
+    h->used += size;
+    return u;
 }
 
 static usm_status map_page(slab_heap *h, slab_block *b, usm_span *span)
@@ -98,10 +120,16 @@ static void put_back(slab_heap *h, slab_block *b)
     slab_make_free(h, b);
 }
 
+/* A plain addition: its writers hold the lock. */
+static void add_large_bytes(slab_heap *h, uint64_t bytes)
+{
+    usm_store_relaxed(&h->large_bytes, usm_load_relaxed(&h->large_bytes) + bytes);
+}
+
 static void count_large(slab_heap *h, slab_block *b)
 {
     b->is_large = true;
-    h->large_bytes += b->span.size;
+    add_large_bytes(h, b->span.size);
     h->large_blocks++;
     h->large_allocations++;
     usm_store_relaxed(&b->state, (uint8_t)USM_BLOCK_LIVE);
@@ -110,18 +138,11 @@ static void count_large(slab_heap *h, slab_block *b)
 /* The span is complete before a page leads to it. */
 void slab_hand_out(slab_heap *h, slab_want *w, slab_block *b)
 {
-    b->span.reciprocal = 0;
-    b->span.source     = h->params.areas.source;
-    b->span.slot       = 0;
-    b->span.bin        = 0;
-    b->span.bin_at     = 0;
-    b->span.pages      = 1;
-    b->span.kind       = (uint8_t)h->params.kind;
-    b->span.states     = 1;
-    b->span.shift      = SLAB_PAGE_SHIFT;
-    b->user            = NULL;
-    b->is_large        = false;
-    w->status          = map_page(h, b, &b->span);
+    b->span.slot   = 0;
+    b->span.bin    = 0;
+    b->span.bin_at = 0;
+    b->is_large    = false;
+    w->status      = map_page(h, b, &b->span);
     if (w->status) {
         put_back(h, b);
         return;
@@ -138,9 +159,8 @@ void slab_hand_out(slab_heap *h, slab_want *w, slab_block *b)
 /* --- the interface --------------------------------------------------------------------------- */
 
 /* False: the size is too large. */
-static bool round_size(const slab_heap *h, size_t size, size_t *rounded)
+static bool round_size(size_t size, size_t *rounded)
 {
-    (void)h;
     return size <= SIZE_MAX / 4 && usm_align_up(size, SLAB_PAGE, rounded);
 }
 
@@ -160,8 +180,6 @@ static bool answer(slab_heap *h, slab_want *w)
     while (!w->block && !w->status && slab_has_spares(h)) {
         if ((b = slab_take_free(h, w->size, w->align))) {
             slab_hand_out(h, w, b);
-        } else if (!w->may_grow) {
-            w->status = USM_E_NOT_READY;
         } else if (must_wait(h)) {
             slab_wait_settled(h);
         } else {
@@ -175,16 +193,21 @@ static bool answer(slab_heap *h, slab_want *w)
     return w->block || w->status;
 }
 
-usm_status slab_heap_take(slab_heap *h, const slab_request *r, slab_block **block)
+/* After an allocation: how many idle bytes are due. */
+static uint64_t due_after(slab_heap *h, const slab_want *w)
 {
-    slab_want w   = {.align    = usm_max_size(r->align, SLAB_PAGE),
-                     .may_grow = !r->is_held,
-                     .is_large = r->is_large};
-    uint64_t  due = 0;
+    return w->block && h->idle > h->retain && h->allocations % CHECK_EVERY == 0
+               ? slab_retention_due(h)
+               : 0;
+}
 
-    if (!round_size(h, r->size, &w.size))
-        return h->params.api->report(USM_E_NO_MEMORY, "%zu bytes are more than there can be",
-                                     r->size);
+static usm_status take(slab_heap *h, slab_want w, slab_block **block)
+{
+    size_t   size = w.size;
+    uint64_t due;
+
+    if (!round_size(size, &w.size))
+        return h->params.api->report(USM_E_NO_MEMORY, "%zu bytes are more than there can be", size);
     pthread_mutex_lock(&h->lock);
     while (!answer(h, &w)) {
         pthread_mutex_unlock(&h->lock);
@@ -194,8 +217,7 @@ usm_status slab_heap_take(slab_heap *h, const slab_request *r, slab_block **bloc
             w.status = slab_spare_ensure(h);
         pthread_mutex_lock(&h->lock);
     }
-    if (w.block && h->idle > h->retain && h->allocations % CHECK_EVERY == 0)
-        due = slab_retention_due(h);
+    due = due_after(h, &w);
     pthread_mutex_unlock(&h->lock);
     if (w.block)
         *block = w.block;
@@ -206,22 +228,39 @@ usm_status slab_heap_take(slab_heap *h, const slab_request *r, slab_block **bloc
 
 usm_status slab_heap_alloc(slab_heap *h, size_t size, size_t align, slab_block **block)
 {
-    return slab_heap_take(h, &(slab_request){.size = size, .align = align}, block);
+    return take(h, (slab_want){.size = size, .align = usm_max_size(align, SLAB_PAGE)}, block);
 }
 
 usm_status slab_heap_alloc_large(slab_heap *h, size_t size, size_t align, slab_block **block)
 {
-    return slab_heap_take(h, &(slab_request){.size = size, .align = align, .is_large = true},
-                          block);
+    return take(
+        h, (slab_want){.size = size, .align = usm_max_size(align, SLAB_PAGE), .is_large = true},
+        block);
 }
 
-void slab_heap_free(slab_heap *h, slab_block *b)
+slab_block *slab_heap_take_held(slab_heap *h, size_t size, size_t align, bool is_large)
 {
-    uint64_t due = 0;
+    slab_want   w = {.align = usm_max_size(align, SLAB_PAGE), .is_large = is_large};
+    slab_block *b;
+    uint64_t    due;
 
+    if (!round_size(size, &w.size))
+        return NULL;
     pthread_mutex_lock(&h->lock);
+    if (slab_has_spares(h) && (b = slab_take_free(h, w.size, w.align)))
+        slab_hand_out(h, &w, b);
+    due = due_after(h, &w);
+    pthread_mutex_unlock(&h->lock);
+    if (due)
+        (void)slab_give_back(h, due, due);
+    return w.block;
+}
+
+/* With the lock held.  Returns how many idle bytes are due. */
+static uint64_t take_back(slab_heap *h, slab_block *b)
+{
     if (b->is_large) {
-        h->large_bytes -= b->span.size;
+        add_large_bytes(h, 0 - b->span.size);
         h->large_blocks--;
     }
     usm_store_relaxed(&b->state, USM_BLOCK_FREE);
@@ -230,11 +269,34 @@ void slab_heap_free(slab_heap *h, slab_block *b)
     h->used_blocks--;
     h->frees++;
     put_back(h, b);
-    if (h->idle > h->retain)
-        due = slab_retention_due(h);
+    return h->idle > h->retain ? slab_retention_due(h) : 0;
+}
+
+void slab_heap_free(slab_heap *h, slab_block *b)
+{
+    uint64_t due;
+
+    pthread_mutex_lock(&h->lock);
+    due = take_back(h, b);
     pthread_mutex_unlock(&h->lock);
     if (due)
         (void)slab_give_back(h, due, due);
+}
+
+bool slab_heap_free_large(slab_heap *h, slab_block *b, uintptr_t base)
+{
+    uint64_t due = 0;
+    bool     is_ours;
+
+    pthread_mutex_lock(&h->lock);
+    is_ours = b->use == SLAB_USED && b->is_large && b->span.base == base &&
+              usm_load_relaxed(&b->state) != USM_BLOCK_FREE;
+    if (is_ours)
+        due = take_back(h, b);
+    pthread_mutex_unlock(&h->lock);
+    if (due)
+        (void)slab_give_back(h, due, due);
+    return is_ours;
 }
 
 slab_block *slab_heap_find(slab_heap *h, const usm_area *area, const void *p)
@@ -280,7 +342,7 @@ void slab_heap_get_stats(slab_heap *h, slab_heap_stats *s)
              .largest_free      = largest ? largest->span.size : 0,
              .allocations       = h->allocations,
              .frees             = h->frees,
-             .large_bytes       = h->large_bytes,
+             .large_bytes       = usm_load_relaxed(&h->large_bytes),
              .large_blocks      = h->large_blocks,
              .large_allocations = h->large_allocations,
     };

@@ -47,10 +47,11 @@ typedef struct slab_block {
     usm_span         span;     /* one block: reciprocal 0, one state            */
     _Atomic(uint8_t) state;    /* the span's: usm_block_state, set by the caller */
     uint8_t          use;      /* private: enum slab_use                        */
-    bool             is_large; /* private: allocated by slab_heap_alloc_large() */
-    void            *user;     /* for the caller; NULL in a block that was just allocated */
+    bool             is_large; /* allocated by slab_heap_alloc_large(); fixed while used */
+    uint16_t         bin;      /* private: of a free block */
 
     /* private, guarded by the heap's lock */
+    size_t             idle; /* of a free block: slab_idle_in() when it became free     */
     struct slab_area  *home;
     struct slab_block *lower, *upper; /* neighbours by address                          */
     usm_list           link;          /* in a bin, among holes, among spare descriptors */
@@ -114,23 +115,24 @@ typedef struct slab_heap {
            piece_shift[3]; /* log2 of the sizes of pieces, see page_heap_growth.c; 0: no mapping */
     size_t piece_zone[2];  /* offsets at which the second and the third size begin     */
 
-    pthread_mutex_t lock;    /* guards everything below */
-    pthread_cond_t  settled; /* signalled when the growing thread is done, or no memory is being
+    pthread_mutex_t   lock;    /* guards everything below */
+    pthread_cond_t    settled; /* signalled when the growing thread is done, or no memory is being
                                 returned */
-    bool            growing, no_range; /* no_range: reserve() has failed */
-    pthread_t       grower;
-    unsigned        gives; /* threads that are returning memory to the source */
-    usm_list        areas; /* of slab_area                                    */
-    usm_list        spare; /* descriptors without a block                     */
-    size_t          spare_count;
-    usm_list        chunks;
-    size_t          ranges; /* bytes of addresses reserved                                 */
-    uint64_t        held, used, free, idle;
-    uint64_t        used_blocks, allocations, frees;
-    uint64_t        large_bytes, large_blocks, large_allocations;
-    uint64_t        low;       /* minimum of idle bytes since window_ns */
-    uint64_t        window_ns; /* 0: idle bytes are not tracked         */
-    slab_bins       bins;
+    bool              growing, no_range; /* no_range: reserve() has failed */
+    pthread_t         grower;
+    unsigned          gives; /* threads that are returning memory to the source */
+    usm_list          areas; /* of slab_area                                    */
+    usm_list          spare; /* descriptors without a block                     */
+    size_t            spare_count;
+    usm_list          chunks;
+    size_t            ranges; /* bytes of addresses reserved                                 */
+    uint64_t          held, used, free, idle;
+    uint64_t          used_blocks, allocations, frees;
+    _Atomic(uint64_t) large_bytes; /* slab.c reads it without the lock */
+    uint64_t          large_blocks, large_allocations;
+    uint64_t          low;       /* minimum of idle bytes since window_ns */
+    uint64_t          window_ns; /* 0: idle bytes are not tracked         */
+    slab_bins         bins;
 } slab_heap;
 
 usm_status slab_heap_init(slab_heap *h, const slab_heap_params *params);
@@ -143,18 +145,17 @@ void slab_heap_fini(slab_heap *h);
  * caller may change slot, bin and state, and the page map of the block's pages.
  *   USM_E_NO_MEMORY, USM_E_BUDGET and others: the status of the source, with its error message */
 usm_status slab_heap_alloc(slab_heap *h, size_t size, size_t align, slab_block **block);
-typedef struct slab_request {
-    size_t size, align;
-    bool   is_large; /* as slab_heap_alloc_large()                                                */
-    bool   is_held;  /* only from free memory; USM_E_NOT_READY, without an error message: the heap
-                        would have to grow                                                        */
-} slab_request;
-usm_status slab_heap_take(slab_heap *h, const slab_request *r, slab_block **block);
-/* The same as slab_heap_alloc(), with state LIVE, counted as a block of the program: this is done
- * here, under the lock that is held anyway. */
+/* The same, with state LIVE, counted as a block of the program: this is done here, under the lock
+ * that is held anyway. */
 usm_status slab_heap_alloc_large(slab_heap *h, size_t size, size_t align, slab_block **block);
+/* The same as one of the two, but only from free memory; NULL, without an error message: the heap
+ * would have to grow, or to ask for host memory. */
+slab_block *slab_heap_take_held(slab_heap *h, size_t size, size_t align, bool is_large);
 /* Clears the entry of the first page; the caller clears those of the other pages.  Sets FREE. */
 void slab_heap_free(slab_heap *h, slab_block *block);
+/* The same for a block of slab_heap_alloc_large(), if it is still the one at `base` and not FREE;
+ * false, if another thread has freed it meanwhile. */
+bool slab_heap_free_large(slab_heap *h, slab_block *block, uintptr_t base);
 /* Finds the used block around p, which is in `area`; NULL: none.  The caller may read the block as
  * long as it knows that no thread frees it. */
 slab_block *slab_heap_find(slab_heap *h, const usm_area *area, const void *p);

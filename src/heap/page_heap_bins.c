@@ -14,65 +14,75 @@
 
 #define LOOK         16
 #define LOOK_LARGEST 64
+#define NO_BIN       (SLAB_BIN_ROWS * 32u)
 
-struct place {
-    unsigned row, column;
-};
-
-static struct place place_of(size_t size)
+/* The number of the bin: 32 r + c. */
+static unsigned bin_of(size_t size)
 {
     size_t   pages = size >> SLAB_PAGE_SHIFT;
-    unsigned log   = 63 - (unsigned)__builtin_clzl(pages | 1);
+    unsigned step  = 58 - (unsigned)__builtin_clzl(pages | 32); /* log2 of the sizes in a bin */
 
-    if (log < 5)
-        return (struct place){0, (unsigned)pages};
-    return (struct place){log - 4, (unsigned)(pages >> (log - 5)) & 31};
+    return step * 32 + (unsigned)(pages >> step);
 }
 
 void slab_bins_insert(slab_bins *bins, slab_block *b)
 {
-    struct place p     = place_of(b->span.size);
-    slab_block **first = &bins->first[p.row][p.column];
+    unsigned     bin   = bin_of(b->span.size);
+    slab_block **first = &bins->first[bin / 32][bin % 32];
 
+    b->bin = (uint16_t)bin;
     usm_list_init(&b->link);
-    if (*first)
+    if (*first) {
         usm_list_append(&(*first)->link, &b->link);
-    else
-        bins->columns[p.row] |= 1u << p.column;
-    bins->rows |= 1u << p.row;
+    } else {
+        bins->columns[bin / 32] |= 1u << bin % 32;
+        bins->rows |= 1u << bin / 32;
+    }
     *first = b;
 }
 
 void slab_bins_remove(slab_bins *bins, slab_block *b)
 {
-    struct place p     = place_of(b->span.size);
-    slab_block **first = &bins->first[p.row][p.column];
+    unsigned     bin   = b->bin;
+    slab_block **first = &bins->first[bin / 32][bin % 32];
 
-    if (*first == b)
-        *first = b->link.next == &b->link ? NULL : SLAB_BLOCK_OF(b->link.next);
-    usm_list_remove(&b->link);
-    if (*first)
+    if (b->link.next != &b->link) {
+        if (*first == b)
+            *first = SLAB_BLOCK_OF(b->link.next);
+        usm_list_remove(&b->link);
         return;
-    bins->columns[p.row] &= ~(1u << p.column);
-    if (!bins->columns[p.row])
-        bins->rows &= ~(1u << p.row);
+    }
+    *first = NULL;
+    bins->columns[bin / 32] &= ~(1u << bin % 32);
+    if (!bins->columns[bin / 32])
+        bins->rows &= ~(1u << bin / 32);
 }
 
-/* The first bin at or after p that is not empty. */
-static bool next_bin(const slab_bins *bins, struct place *p)
+void slab_bins_resize(slab_bins *bins, slab_block *b, size_t size)
 {
-    uint32_t columns = p->column < 32 ? bins->columns[p->row] & (~0u << p->column) : 0;
-    uint32_t rows;
+    b->span.size = size;
+    if (bin_of(size) == b->bin)
+        return;
+    slab_bins_remove(bins, b);
+    slab_bins_insert(bins, b);
+}
 
-    if (!columns) {
-        rows = p->row < 31 ? bins->rows & (~0u << (p->row + 1)) : 0;
-        if (!rows)
-            return false;
-        p->row  = (unsigned)__builtin_ctz(rows);
-        columns = bins->columns[p->row];
-    }
-    p->column = (unsigned)__builtin_ctz(columns);
-    return true;
+/* The first bin from `bin` on that is not empty; NO_BIN: there is none. */
+static unsigned next_bin(const slab_bins *bins, unsigned bin)
+{
+    unsigned row = bin / 32;
+    uint32_t columns, rows;
+
+    if (row >= SLAB_BIN_ROWS)
+        return NO_BIN;
+    columns = bins->columns[row] & (~0u << bin % 32);
+    if (columns)
+        return row * 32 + (unsigned)__builtin_ctz(columns);
+    rows = bins->rows & (~1u << row);
+    if (!rows)
+        return NO_BIN;
+    row = (unsigned)__builtin_ctz(rows);
+    return row * 32 + (unsigned)__builtin_ctz(bins->columns[row]);
 }
 
 static bool fits(const slab_block *b, size_t size, size_t align)
@@ -104,13 +114,11 @@ static slab_block *best_in_bin(slab_block *first, size_t size, size_t align)
 
 slab_block *slab_bins_find(const slab_bins *bins, size_t size, size_t align)
 {
-    struct place p    = place_of(size);
-    slab_block  *best = NULL;
+    slab_block *best = NULL;
 
-    while (!best && next_bin(bins, &p)) {
-        best = best_in_bin(bins->first[p.row][p.column], size, align);
-        p.column++;
-    }
+    for (unsigned bin = next_bin(bins, bin_of(size)); bin != NO_BIN && !best;
+         bin          = next_bin(bins, bin + 1))
+        best = best_in_bin(bins->first[bin / 32][bin % 32], size, align);
     return best;
 }
 
@@ -134,11 +142,11 @@ slab_block *slab_bins_highest(const slab_bins *bins, size_t size,
                               bool (*is_wanted)(const slab_heap *, const slab_block *),
                               const slab_heap *h)
 {
-    struct place p    = place_of(size);
-    slab_block  *best = NULL;
+    slab_block *best = NULL;
 
-    for (; next_bin(bins, &p); p.column++) {
-        slab_block *first = bins->first[p.row][p.column], *b = first;
+    for (unsigned bin = next_bin(bins, bin_of(size)); bin != NO_BIN;
+         bin          = next_bin(bins, bin + 1)) {
+        slab_block *first = bins->first[bin / 32][bin % 32], *b = first;
 
         do {
             if ((!best || b->span.base > best->span.base) && is_wanted(h, b))
@@ -151,7 +159,5 @@ slab_block *slab_bins_highest(const slab_bins *bins, size_t size,
 
 bool slab_bins_is_in(const slab_block *b, unsigned row, unsigned column)
 {
-    struct place p = place_of(b->span.size);
-
-    return p.row == row && p.column == column;
+    return b->bin == row * 32 + column && b->bin == bin_of(b->span.size);
 }

@@ -69,6 +69,12 @@ static void add_chunk(slab_heap *h, struct slab_chunk *c)
     usm_list_append(&h->chunks, &c->link);
     for (size_t i = 0; i < CHUNK_BLOCKS; i++) {
         c->blocks[i].chunk = c;
+        /* What is the same for all blocks of a heap: one page leads to them, and one state. */
+        c->blocks[i].span = (usm_span){.states = 1,
+                                       .source = h->params.areas.source,
+                                       .pages  = 1,
+                                       .shift  = SLAB_PAGE_SHIFT,
+                                       .kind   = (uint8_t)h->params.kind};
         slab_spare_give(h, &c->blocks[i]);
     }
 }
@@ -314,13 +320,39 @@ slab_block *slab_split(slab_heap *h, slab_block *b, uintptr_t at)
     return u;
 }
 
+slab_block *slab_chain_lower(slab_heap *h, slab_block *b, size_t size)
+{
+    slab_block *u = slab_spare_take(h);
+
+    u->span.base = b->span.base;
+    u->span.size = size;
+    u->home      = b->home;
+    u->span.area = b->span.area;
+    u->lower     = b->lower;
+    u->upper     = b;
+    if (b->lower)
+        b->lower->upper = u;
+    else
+        b->home->bottom = u;
+    b->lower = u;
+    return u;
+}
+
+void slab_unchain(slab_heap *h, slab_block *b)
+{
+    if (b->lower)
+        b->lower->upper = b->upper;
+    else
+        b->home->bottom = b->upper;
+    if (b->upper)
+        b->upper->lower = b->lower;
+    slab_spare_give(h, b);
+}
+
 void slab_join_upper(slab_heap *h, slab_block *b)
 {
     slab_block *u = b->upper;
 
     b->span.size += u->span.size;
-    b->upper = u->upper;
-    if (u->upper)
-        u->upper->lower = b;
-    slab_spare_give(h, u);
+    slab_unchain(h, u);
 }

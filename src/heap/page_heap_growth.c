@@ -55,31 +55,9 @@ static bool can_map(const slab_heap *h)
     return h->piece_shift[0] != 0;
 }
 
-static unsigned piece_shift(const slab_heap *h, size_t offset)
-{
-    return h->piece_shift[(offset >= h->piece_zone[0]) + (offset >= h->piece_zone[1])];
-}
-
 static size_t piece_size(const slab_heap *h, size_t offset)
 {
-    return (size_t)1 << piece_shift(h, offset);
-}
-
-/* The start of the piece that contains offset; zones start at multiples of the size of their
- * pieces. */
-static size_t piece_start(const slab_heap *h, size_t offset)
-{
-    unsigned shift = piece_shift(h, offset);
-
-    return offset >> shift << shift;
-}
-
-/* The next start of a piece at or after offset. */
-static size_t piece_ceil(const slab_heap *h, size_t offset)
-{
-    unsigned shift = piece_shift(h, offset);
-
-    return (offset + ((size_t)1 << shift) - 1) >> shift << shift;
+    return (size_t)1 << slab_piece_shift(h, offset);
 }
 
 static unsigned log2_ceil(size_t n)
@@ -113,20 +91,6 @@ void slab_growth_init(slab_heap *h)
     h->retain    = h->params.retain ? h->params.retain : memory;
     h->retain_ns = ms * NS_PER_MS;
     init_pieces(h);
-}
-
-size_t slab_idle_in(const slab_heap *h, const slab_block *b)
-{
-    const slab_area *a = b->home;
-    size_t           low, high;
-
-    if (!a->is_range)
-        return b->span.size == a->size ? a->size : 0;
-    if (b->span.size >> h->piece_shift[0] == 0)
-        return 0;
-    low  = piece_ceil(h, SLAB_OFFSET_OF(b));
-    high = piece_start(h, SLAB_OFFSET_OF(b) + b->span.size);
-    return high > low ? high - low : 0;
 }
 
 /* --- waiting --------------------------------------------------------------------------------- */
@@ -220,7 +184,7 @@ static bool measure_run(const slab_heap *h, slab_block *hole, size_t size, size_
 
         if (b->use == SLAB_HOLE && from < to)
             run->missing +=
-                piece_ceil(h, to - b->home->base) - piece_start(h, from - b->home->base);
+                slab_piece_ceil(h, to - b->home->base) - slab_piece_start(h, from - b->home->base);
     }
     return true;
 }
@@ -272,8 +236,9 @@ static bool claim_run(slab_heap *h, const slab_want *w, struct run *run)
             continue;
         }
         if (b->use == SLAB_HOLE) {
-            uintptr_t from = base + piece_start(h, usm_max_size(b->span.base, run->start) - base);
-            uintptr_t to   = base + piece_ceil(h, usm_min_size(SLAB_BLOCK_END(b), end) - base);
+            uintptr_t from =
+                base + slab_piece_start(h, usm_max_size(b->span.base, run->start) - base);
+            uintptr_t to = base + slab_piece_ceil(h, usm_min_size(SLAB_BLOCK_END(b), end) - base);
 
             b = cut_hole(h, b, from, to);
         } else {
@@ -590,12 +555,12 @@ static bool has_idle_pieces(const slab_heap *h, const slab_block *b)
 static void choose_pieces(const slab_heap *h, const slab_block *b, uint64_t enough, uint64_t most,
                           size_t *low, size_t *high)
 {
-    size_t bottom = piece_ceil(h, SLAB_OFFSET_OF(b));
+    size_t bottom = slab_piece_ceil(h, SLAB_OFFSET_OF(b));
 
-    *high = piece_start(h, SLAB_OFFSET_OF(b) + b->span.size);
+    *high = slab_piece_start(h, SLAB_OFFSET_OF(b) + b->span.size);
     *low  = *high;
     while (*low > bottom && *high - *low < enough) {
-        size_t start = piece_start(h, *low - 1);
+        size_t start = slab_piece_start(h, *low - 1);
 
         if (*high - start > most)
             return;

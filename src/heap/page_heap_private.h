@@ -55,7 +55,7 @@ typedef struct slab_area {
 /* A request for a block until it has its answer: `block` or `status` is set. */
 typedef struct slab_want {
     size_t      size, align; /* whole pages                                                     */
-    bool        may_grow, is_large; /* as in slab_request */
+    bool        is_large;    /* for slab_heap_alloc_large()                                     */
     bool        is_growing;  /* this thread has to grow the heap for it; others wait for that   */
     bool        was_growing; /* it does so for another request already, further up the stack    */
     bool        is_frugal;   /* memory is short: no more is taken than the block needs          */
@@ -66,6 +66,8 @@ typedef struct slab_want {
 /* --- page_heap_bins.c ------------------------------------------------------------------------- */
 void slab_bins_insert(slab_bins *bins, slab_block *b);
 void slab_bins_remove(slab_bins *bins, slab_block *b);
+/* Sets the size of b, which is in a bin. */
+void slab_bins_resize(slab_bins *bins, slab_block *b, size_t size);
 /* The best block into which `size` bytes, aligned, fit; NULL: none.  It stays in its bin. */
 slab_block *slab_bins_find(const slab_bins *bins, size_t size, size_t align);
 /* The largest block, or one that is smaller by less than 1/32; NULL: none. */
@@ -108,9 +110,15 @@ slab_block *slab_index_find(const slab_area *a, uintptr_t p);
 slab_block *slab_split(slab_heap *h, slab_block *b, uintptr_t at);
 /* b grows by its upper neighbour, whose descriptor becomes spare; neither is in a list. */
 void slab_join_upper(slab_heap *h, slab_block *b);
+/* A new block of `size` bytes, in no list and of no use yet, that begins where b does; the caller
+ * makes b begin behind it. */
+slab_block *slab_chain_lower(slab_heap *h, slab_block *b, size_t size);
+/* A neighbour has b's addresses now: its descriptor becomes spare.  It is in no list. */
+void slab_unchain(slab_heap *h, slab_block *b);
 
 /* --- page_heap.c ------------------------------------------------------------------------------ */
-/* b, of any use and in no list, becomes FREE and merges with FREE neighbours. */
+/* b, of any use and in no list, becomes FREE and merges with FREE neighbours.  The neighbour's
+ * descriptor stays: the caller must not use b afterwards. */
 void slab_make_free(slab_heap *h, slab_block *b);
 /* b, FREE, is removed from its bin. */
 void slab_unbin(slab_heap *h, slab_block *b);
@@ -128,6 +136,44 @@ static inline void slab_idle_changed(slab_heap *h)
         h->low = h->idle;
 }
 
+/* --- pieces, see page_heap_growth.c ----------------------------------------------------------- */
+static inline unsigned slab_piece_shift(const slab_heap *h, size_t offset)
+{
+    return h->piece_shift[(offset >= h->piece_zone[0]) + (offset >= h->piece_zone[1])];
+}
+
+/* The start of the piece that contains offset; zones start at multiples of the size of their
+ * pieces. */
+static inline size_t slab_piece_start(const slab_heap *h, size_t offset)
+{
+    unsigned shift = slab_piece_shift(h, offset);
+
+    return offset >> shift << shift;
+}
+
+/* The next start of a piece at or after offset. */
+static inline size_t slab_piece_ceil(const slab_heap *h, size_t offset)
+{
+    unsigned shift = slab_piece_shift(h, offset);
+
+    return (offset + ((size_t)1 << shift) - 1) >> shift << shift;
+}
+
+/* Bytes of b that are areas or pieces without a used block. */
+static inline size_t slab_idle_in(const slab_heap *h, const slab_block *b)
+{
+    const slab_area *a = b->home;
+    size_t           low, high;
+
+    if (!a->is_range)
+        return b->span.size == a->size ? a->size : 0;
+    if (b->span.size >> h->piece_shift[0] == 0)
+        return 0; /* a quick test: most blocks are too small */
+    low  = slab_piece_ceil(h, SLAB_OFFSET_OF(b));
+    high = slab_piece_start(h, SLAB_OFFSET_OF(b) + b->span.size);
+    return high > low ? high - low : 0;
+}
+
 /* --- page_heap_growth.c ----------------------------------------------------------------------- */
 void slab_growth_init(slab_heap *h);
 /* Waits for `settled`; no thread is cancelled there. */
@@ -138,8 +184,6 @@ void slab_grow(slab_heap *h, slab_want *w);
 size_t slab_give_back(slab_heap *h, uint64_t enough, uint64_t most);
 /* Without the lock.  Returns the ranges without mapped memory. */
 void slab_give_ranges(slab_heap *h);
-/* Bytes of b that are areas or pieces without a used block. */
-size_t slab_idle_in(const slab_heap *h, const slab_block *b);
 /* Called after a free: how many bytes were idle for too long.  The caller returns them. */
 uint64_t slab_retention_due(slab_heap *h);
 

@@ -464,7 +464,7 @@ static uintptr_t bare_entry(const usm__area *a, uintptr_t at)
     return covers(r, at, MEGA) ? 0 : entry_of(a);
 }
 
-usm_status usm__pages_set(usm_area *area, uintptr_t at, size_t n, usm_span *span)
+static usm_status set_pages(usm_area *area, uintptr_t at, size_t n, usm_span *span)
 {
     const usm__area *a = usm_container_of(area, usm__area, view);
 
@@ -476,6 +476,18 @@ usm_status usm__pages_set(usm_area *area, uintptr_t at, size_t n, usm_span *span
         if (leaf)
             usm_store_release(page_in(leaf, at), span ? (uintptr_t)span : bare_entry(a, at));
     }
+    return USM_OK;
+}
+
+/* One page of user space is what a large block needs. */
+usm_status usm__pages_set(usm_area *area, uintptr_t at, size_t n, usm_span *span)
+{
+    const usm__area *a = usm_container_of(area, usm__area, view);
+    usm__page_leaf  *leaf;
+
+    if (n > 1 || at >> 47 || !(leaf = usm_load_acquire(leaf_slot(&usm__page_low, at))))
+        return set_pages(area, at, n, span);
+    usm_store_release(page_in(leaf, at), span ? (uintptr_t)span : bare_entry(a, at));
     return USM_OK;
 }
 

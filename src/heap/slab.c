@@ -19,12 +19,19 @@ static void raise(_Atomic(uint64_t) *peak, uint64_t now)
         ;
 }
 
-void slab_live(slab_pool *p, int64_t bytes, int64_t more)
+/* low: minimum of live bytes of the classes.  Large blocks are counted under the heap's lock, so two
+ * threads may each miss the other's block; the next call notices both. */
+static void note_live(slab_pool *p, int64_t low)
 {
-    int64_t live = usm_add_relaxed(&p->low_bytes, bytes) + bytes + more;
+    int64_t live = low + (int64_t)usm_load_relaxed(&p->heap.large_bytes);
 
     if (live > 0)
         raise(&p->peak_bytes, (uint64_t)live);
+}
+
+void slab_live(slab_pool *p, int64_t bytes, int64_t more)
+{
+    note_live(p, usm_add_relaxed(&p->low_bytes, bytes) + bytes + more);
 }
 
 void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, const slab_swap *s)
@@ -176,16 +183,28 @@ void slab_get_classes(void *pool, usm_pool_class *list, size_t cap, size_t *coun
 
 /* ---- allocation and free that bypass the caches ---------------------------------------------- */
 
-static usm_status take_large(slab_pool *p, const slab_request *r, void **out)
+static usm_status take_large(slab_pool *p, size_t size, size_t align, void **out)
 {
     slab_block *block;
-    usm_status  st = slab_heap_take(&p->heap, r, &block);
+    usm_status  st = slab_heap_alloc_large(&p->heap, size, align, &block);
 
     if (st != USM_OK)
         return st;
-    slab_live(p, (int64_t)block->span.size, 0);
+    note_live(p, usm_load_relaxed(&p->low_bytes));
     *out = (void *)block->span.base;
     return USM_OK;
+}
+
+void *slab_take_held(void *pool, size_t size, size_t align)
+{
+    slab_pool  *p = pool;
+    slab_block *block =
+        slab_heap_take_held(&p->heap, size, usm_max_size(align, p->least_align), true);
+
+    if (!block)
+        return NULL;
+    note_live(p, usm_load_relaxed(&p->low_bytes));
+    return (void *)block->span.base;
 }
 
 static usm_status malloc_once(slab_pool *p, size_t size, size_t align, void **out)
@@ -199,7 +218,7 @@ static usm_status malloc_once(slab_pool *p, size_t size, size_t align, void **ou
         return p->api->report(USM_E_SIZE, "%zu bytes aligned to %zu exceed the address space", size,
                               align);
     if (align > USM_CACHED_ALIGN || k >= USM_BINS)
-        return take_large(p, &(slab_request){.size = size, .align = align, .is_large = true}, out);
+        return take_large(p, size, align, out);
     st = slab_take_block(p, k, &block);
     if (st == USM_OK) {
         usm_store_relaxed(block.state, (uint8_t)USM_BLOCK_LIVE);
@@ -229,12 +248,10 @@ static usm_status slab_malloc(void *pool, size_t size, size_t align, void **out)
 
 usm_status slab_malloc_beside(void *pool, usm_cache *cache, size_t size, size_t align, void **out)
 {
-    const slab_request r  = {.size = size, .align = align, .is_large = true, .is_held = true};
-    usm_status         st = take_large(pool, &r, out);
-
-    if (st != USM_E_NOT_READY)
-        return st;
-    (void)slab_cache_give_runs(pool, cache);
+    *out = slab_take_held(pool, size, align);
+    if (*out)
+        return USM_OK;
+    slab_cache_give_runs(pool, cache);
     return slab_malloc(pool, size, align, out);
 }
 
@@ -278,14 +295,26 @@ static usm_status slab_block_of(void *pool, usm_area *area, const void *ptr, usm
     return USM_OK;
 }
 
-static void give_back(slab_pool *p, usm_span *span, void *ptr)
+/* NULL: the span is that of a size class. */
+static slab_block *large_of(usm_span *span)
 {
-    if (span->reciprocal || ((const slab_block *)(const void *)span)->user) {
-        slab_give_block(p, span->bin, ptr);
-        return;
-    }
-    slab_live(p, -(int64_t)span->size, 0);
-    slab_heap_free(&p->heap, (slab_block *)(void *)span);
+    slab_block *b = span->reciprocal ? NULL : (slab_block *)(void *)span;
+
+    return b && b->is_large ? b : NULL;
+}
+
+bool slab_is_large(usm_span *span, const void *ptr)
+{
+    const slab_block *b = large_of(span);
+
+    return b && span->base == (uintptr_t)ptr && usm_load_relaxed(&b->state) == USM_BLOCK_LIVE;
+}
+
+bool slab_free_large(void *pool, usm_span *span, const void *ptr)
+{
+    slab_pool *p = pool;
+
+    return slab_heap_free_large(&p->heap, (slab_block *)(void *)span, (uintptr_t)ptr);
 }
 
 usm_status slab_free_of(void *pool, usm_area *area, usm_span *span, void *ptr)
@@ -294,14 +323,18 @@ usm_status slab_free_of(void *pool, usm_area *area, usm_span *span, void *ptr)
     usm_block         block;
     _Atomic(uint8_t) *state = find_block(p, area, ptr, &span, &block);
     uint8_t           was   = state ? usm_load_relaxed(state) : (uint8_t)USM_BLOCK_FREE;
+    slab_block       *large = state ? large_of(span) : NULL;
 
     if (!state)
         return refuse(p, USM_E_INVALID_POINTER, ptr);
     if (block.base != ptr)
         return refuse(p, was ? USM_E_INTERIOR_POINTER : USM_E_INVALID_POINTER, ptr);
-    while (was != USM_BLOCK_FREE)
+    /* Of two threads that free a large block, the heap's lock lets one pass. */
+    if (large && was != USM_BLOCK_FREE && slab_free_large(p, span, ptr))
+        return USM_OK;
+    while (!large && was != USM_BLOCK_FREE)
         if (usm_cas_acq_rel(state, &was, (uint8_t)USM_BLOCK_FREE)) {
-            give_back(p, span, ptr);
+            slab_give_block(p, span->bin, ptr);
             return USM_OK;
         }
     return refuse(p, USM_E_DOUBLE_FREE, ptr);

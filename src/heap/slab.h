@@ -28,6 +28,15 @@ usm_status slab_fill(void *pool, usm_cache *cache, unsigned bin, usm_slot *block
 /* As usm_pool_ops.malloc, for a block that no magazine can have: before the pool grows for it, the
  * cache gives its runs up. */
 usm_status slab_malloc_beside(void *pool, usm_cache *cache, size_t size, size_t align, void **p);
+/* ---- large blocks, which no magazine has, where nothing observes the calling thread.  No lock is
+ * held. ---- */
+/* A LIVE block from memory that the pool holds; NULL: the pool would have to grow. */
+void *slab_take_held(void *pool, size_t size, size_t align);
+/* True if p is the start of a live and untracked large block, which the span describes. */
+bool slab_is_large(usm_span *span, const void *p);
+/* Frees it; false: another thread has freed it meanwhile. */
+bool slab_free_large(void *pool, usm_span *span, const void *p);
+
 /* cache->bins[bin] is full.  Takes `block` and makes room in the bin. */
 void slab_cache_drain(void *pool, usm_cache *cache, unsigned bin, usm_slot block);
 /* Returns all blocks of the cache to the pool.  Afterwards the cache may be used again, or its

@@ -129,14 +129,11 @@ static uint64_t runs_in(const usm_cache *c, unsigned w)
 
 /* What a magazine holds of runs may be what a larger block needs: the pool does not grow before it
  * has tried. */
-bool slab_cache_give_runs(slab_pool *p, usm_cache *c)
+void slab_cache_give_runs(slab_pool *p, usm_cache *c)
 {
-    bool any = (runs_in(c, 0) | runs_in(c, 1)) != 0;
-
     for (unsigned w = 0; w < 2; w++)
         for (uint64_t bits = runs_in(c, w); bits; bits &= bits - 1)
             give_up(p, c, w * 64 + (unsigned)__builtin_ctzll(bits), true);
-    return any;
 }
 
 /* The first bin with a magazine at or after the hand, cyclically; USM_BINS: none. */
@@ -241,11 +238,9 @@ static usm_status fill(slab_pool *p, usm_cache *c, unsigned k, uint32_t *got)
 /* Of runs the heap gives one at a time: a bin has those that the thread has freed. */
 static usm_status take_run(slab_pool *p, usm_cache *c, unsigned k, usm_slot *block)
 {
-    usm_status st = slab_take_held_run(p, k, block);
-
-    if (st != USM_E_NOT_READY)
-        return st;
-    (void)slab_cache_give_runs(p, c);
+    if (slab_take_held_run(p, k, block))
+        return USM_OK;
+    slab_cache_give_runs(p, c);
     return slab_take_block(p, k, block);
 }
 

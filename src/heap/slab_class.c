@@ -209,7 +209,6 @@ static usm_status add_slab(slab_pool *p, unsigned k)
     if (!s || !block) /* st has the reason */
         goto err_descriptor;
     lay_out(p, k, s, block);
-    block->user = s;
     st = usm__pages_set(block->span.area, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, &s->span);
     if (st != USM_OK)
         goto err_block;
@@ -370,20 +369,16 @@ static slab *slab_of(slab_pool *p, unsigned k, const void *block)
 
 /* ---- large cached classes: a block is a run of the heap ---------------------- */
 
-static usm_status take_run(slab_pool *p, unsigned k, bool is_held, usm_slot *out)
+/* The heap's block becomes a run of class k, and leaves for a thread. */
+static usm_slot lend_run(slab_pool *p, unsigned k, slab_block *block)
 {
-    const slab_request r = {.size = p->classes[k].size, .is_held = is_held};
-    slab_block        *block;
-    usm_status         st = slab_heap_take(&p->heap, &r, &block);
-
-    if (st != USM_OK)
-        return st;
     block->span.slot   = p->slot;
     block->span.bin    = (uint8_t)k;
     block->span.bin_at = k * sizeof(usm_bin);
-    block->user        = p; /* marks a block of a class, for slab.c */
-    *out               = (usm_slot){(void *)block->span.base, &block->state};
-    return USM_OK;
+    if (usm_add_relaxed(&p->classes[k].filled, (uint64_t)1) == 0)
+        atomic_fetch_or_explicit(&p->used[k / 64], 1ull << k % 64, memory_order_relaxed);
+    slab_live(p, (int64_t)p->classes[k].size, 0);
+    return (usm_slot){(void *)block->span.base, &block->state};
 }
 
 /* As put_block(): ignores a block that is back already, or was allocated again. */
@@ -413,20 +408,23 @@ static void count_filled(slab_pool *p, unsigned k, uint64_t n)
     tally(&c->filled, n);
 }
 
-static usm_status take_counted_run(slab_pool *p, unsigned k, bool is_held, usm_slot *block)
+static usm_status take_run(slab_pool *p, unsigned k, usm_slot *out)
 {
-    usm_status st = take_run(p, k, is_held, block);
+    slab_block *block;
+    usm_status  st = slab_heap_alloc(&p->heap, p->classes[k].size, SLAB_PAGE, &block);
 
-    if (st == USM_OK && usm_add_relaxed(&p->classes[k].filled, (uint64_t)1) == 0)
-        atomic_fetch_or_explicit(&p->used[k / 64], 1ull << k % 64, memory_order_relaxed);
     if (st == USM_OK)
-        slab_live(p, (int64_t)p->classes[k].size, 0);
+        *out = lend_run(p, k, block);
     return st;
 }
 
-usm_status slab_take_held_run(slab_pool *p, unsigned k, usm_slot *block)
+bool slab_take_held_run(slab_pool *p, unsigned k, usm_slot *out)
 {
-    return take_counted_run(p, k, true, block);
+    slab_block *block = slab_heap_take_held(&p->heap, p->classes[k].size, SLAB_PAGE, false);
+
+    if (block)
+        *out = lend_run(p, k, block);
+    return block != NULL;
 }
 
 /* Takes at most `want` blocks from the depot; the last returned first, which the processor's caches
@@ -475,7 +473,7 @@ usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block)
     usm_status st;
 
     if (k >= SLAB_CLASSES)
-        return take_counted_run(p, k, false, block);
+        return take_run(p, k, block);
     st = slab_take_blocks(p, k, block, 1, &got);
     if (st == USM_OK)
         slab_live(p, (int64_t)p->classes[k].size, 0);

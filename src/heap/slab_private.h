@@ -115,8 +115,8 @@ void slab_class_fork(slab_class *c, usm_fork_phase phase);
 
 /* Takes one block for no magazine. */
 usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block);
-/* The same for a run, but only from free memory; USM_E_NOT_READY: the heap would have to grow. */
-usm_status slab_take_held_run(slab_pool *p, unsigned k, usm_slot *block);
+/* The same for a run, but only from free memory; false: the heap would have to grow. */
+bool slab_take_held_run(slab_pool *p, unsigned k, usm_slot *block);
 /* Takes at least one block and at most `want`, from the depot or from slabs: *got. */
 usm_status slab_take_blocks(slab_pool *p, unsigned k, usm_slot *blocks, uint32_t want,
                             uint32_t *got);
@@ -134,8 +134,8 @@ void slab_class_trim(slab_pool *p, unsigned k);
 /* As slab_fill(), which empties the depot if memory is short and calls it again. */
 usm_status slab_cache_fill(slab_pool *p, usm_cache *cache, unsigned bin, usm_slot *block);
 
-/* True if there was a run in the cache; they are in the heap now. */
-bool slab_cache_give_runs(slab_pool *p, usm_cache *cache);
+/* The runs of the cache go to the heap. */
+void slab_cache_give_runs(slab_pool *p, usm_cache *cache);
 
 /* Changes the minimum of live bytes by `bytes`; at this moment `more` are live in addition. */
 void slab_live(slab_pool *p, int64_t bytes, int64_t more);

@@ -319,7 +319,7 @@ static void check_block(const slab_block *b, size_t size, size_t align)
     CHECK(b->span.reciprocal == 0 && usm_span_state_at(&b->span, 0) == &b->state &&
           b->span.source == &source);
     CHECK(b->span.slot == 0 && b->span.bin == 0 && b->span.kind == USM_DEVICE);
-    CHECK(b->state == USM_BLOCK_FREE && b->user == NULL);
+    CHECK(b->state == USM_BLOCK_FREE);
     CHECK(source_pages_get((const void *)b->span.base) == &b->span);
     CHECK(!a->gone && b->span.base >= (uintptr_t)a->view.base);
     offset = b->span.base - (uintptr_t)a->view.base;

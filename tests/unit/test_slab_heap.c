@@ -118,6 +118,46 @@ static void interior_pointers_find_their_block(bool by_map)
     close_heap();
 }
 
+/* The free that comes second finds no block, another block, or a live one elsewhere. */
+static void a_large_block_is_freed_once(bool by_map)
+{
+    slab_block *b = NULL, *later;
+    uintptr_t   base;
+
+    open_heap(by_map);
+    CHECK_INT(slab_heap_alloc_large(&heap, MIB, 1, &b), USM_OK);
+    base = b->span.base;
+    CHECK_INT(stats_now().large_bytes, MIB);
+    CHECK(!slab_heap_free_large(&heap, b, base + SLAB_PAGE));
+    CHECK(slab_heap_free_large(&heap, b, base));
+    CHECK(!slab_heap_free_large(&heap, b, base));
+    later = get(MIB); /* no block of the program's */
+    CHECK(!slab_heap_free_large(&heap, later, later->span.base));
+    CHECK_INT(stats_now().large_bytes, 0);
+    CHECK_INT(stats_now().used_blocks, 1);
+    put(later);
+    close_heap();
+}
+
+static void held_memory_is_taken_without_growth(bool by_map)
+{
+    slab_block *b;
+    size_t      calls;
+
+    open_heap(by_map);
+    CHECK(slab_heap_take_held(&heap, MIB, 1, true) == NULL);
+    CHECK_INT(source_calls(), 0);
+    put(get(2 * MIB));
+    calls = source_calls();
+    b     = slab_heap_take_held(&heap, MIB, 1, true);
+    CHECK(b && b->state == USM_BLOCK_LIVE && b->is_large);
+    CHECK(slab_heap_take_held(&heap, SIZE_MAX, 1, true) == NULL);
+    CHECK(slab_heap_take_held(&heap, stats_now().free + SLAB_PAGE, 1, false) == NULL);
+    CHECK_INT(source_calls(), calls);
+    CHECK(slab_heap_free_large(&heap, b, b->span.base));
+    close_heap();
+}
+
 static void what_cannot_be_is_refused(bool by_map)
 {
     slab_block *b       = NULL;
@@ -589,6 +629,8 @@ BOTH(a_block_is_as_aligned_as_asked)
 BOTH(neighbours_merge_at_once)
 BOTH(the_best_fit_is_taken_and_there_the_lowest)
 BOTH(interior_pointers_find_their_block)
+BOTH(a_large_block_is_freed_once)
+BOTH(held_memory_is_taken_without_growth)
 BOTH(what_cannot_be_is_refused)
 BOTH(random_operations_keep_the_invariants)
 BOTH(blocks_still_out_go_with_the_heap)
@@ -602,6 +644,8 @@ static const plain_case cases[] = {
     BOTH_CASES(neighbours_merge_at_once),
     BOTH_CASES(the_best_fit_is_taken_and_there_the_lowest),
     BOTH_CASES(interior_pointers_find_their_block),
+    BOTH_CASES(a_large_block_is_freed_once),
+    BOTH_CASES(held_memory_is_taken_without_growth),
     BOTH_CASES(what_cannot_be_is_refused),
     CASE(areas_double_up_to_64_mib),
     CASE(a_large_block_gets_an_area_of_its_own_size),
