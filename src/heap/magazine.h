@@ -178,6 +178,13 @@ static inline bool usm__magazine_push(const usm_span *span, void *p)
     return true;
 }
 
+/* True if the calling thread has a cache of that slot that the fast path may use: nothing observes
+ * its blocks, and their pool works. */
+static inline bool usm__magazine_is_open(unsigned slot)
+{
+    return usm_load_relaxed(&usm__magazine_self.caches[slot]) != usm__closed.bins;
+}
+
 /* ---- the slow path ------------------------------------------------------------------ */
 
 /* Called when the library starts. */

@@ -94,7 +94,7 @@ static bool is_of(const usm_pool *pool, const usm_span *span)
 /* Separate from usm_pool_free(), which therefore saves no registers on its fast path. */
 static __attribute__((noinline)) void free_missed(usm_pool *pool, void *p, const size_t *size)
 {
-    if (p && usm__pool_check(pool) == USM_OK && pool)
+    if (p && (size || !usm__pool_free_large(pool, p)) && usm__pool_check(pool) == USM_OK && pool)
         free_of_pool(pool, p, size);
 }
 

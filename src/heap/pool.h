@@ -60,6 +60,10 @@ struct usm_pool {
 /* ---- heap/serve.c: one attempt, without the observed path ---- */
 /* USM_OK and *p, or a failure with an error message.  size > 0; the request was checked. */
 usm_status usm__pool_serve(usm_pool *pool, size_t align, size_t size, void **p);
+/* A block above the size classes from memory that the pool holds; NULL: go through the layers. */
+void *usm__pool_take_large(usm_pool *pool, size_t size);
+/* Frees p if it is such a block of the pool; false: go through the layers. */
+bool       usm__pool_free_large(const usm_pool *pool, void *p);
 usm_status usm__pool_free_plain(usm__area *area, void *p);
 usm_status usm__pool_block_plain(usm__area *area, const void *p, usm_block *block);
 

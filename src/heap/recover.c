@@ -186,9 +186,10 @@ static const struct {
 
 /* ---- the layer --------------------------------------------------------------------------- */
 
-void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size, usm__zeroing zeroing)
+static __attribute__((noinline)) void *alloc(usm_pool *pool, size_t align, size_t size,
+                                             bool is_zeroed)
 {
-    request r = {pool, align, size, zeroing == USM__ZERO_AS_POOL && pool->zero_init, false};
+    request r = {pool, align, size, is_zeroed, false};
     void   *p = attempt(&r);
     int     n = 0;
 
@@ -205,6 +206,13 @@ void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size, usm__zeroing ze
         usm__observer_get()->failed(pool, size);
     usm__pool_report_full(pool, size, align, usm_last_status());
     return usm__no_memory();
+}
+
+void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size, usm__zeroing zeroing)
+{
+    void *p = align ? NULL : usm__pool_take_large(pool, size);
+
+    return p ? p : alloc(pool, align, size, zeroing == USM__ZERO_AS_POOL && pool->zero_init);
 }
 
 usm_status usm__pool_try(usm_pool *pool, size_t size, void **p)

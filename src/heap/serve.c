@@ -3,6 +3,8 @@
  * block comes from the calling thread's cache or from the pool, and returns there.  Nothing here
  * asks a second time.
  *
+ * usm__pool_take_large() and _free_large() are the short way for blocks above the size classes.
+ *
  * usm__pool_serve(), _free_plain() and _block_plain() are unobserved; the observed path is built on
  * them (observe/observe.c). */
 #include "heap/pool.h"
@@ -37,6 +39,19 @@ static usm_status take_cached(usm_pool *pool, usm_cache *cache, unsigned k, usm_
     return USM_OK;
 }
 
+/* A thread that may use the fast path for smaller blocks needs no layer between it and the pool. */
+void *usm__pool_take_large(usm_pool *pool, size_t size)
+{
+    void *p = NULL;
+
+    if (size > usm_class_size(USM_BINS - 1) &&
+        usm__magazine_is_open(usm_load_relaxed(&pool->alloc_slot)))
+        p = slab_take_held(pool->impl, size, 1);
+    if (p)
+        usm__freed_forget(p);
+    return p;
+}
+
 /* Reports the whole block to the checker of stream order. */
 static void notify_served(void *p, size_t size)
 {
@@ -51,7 +66,7 @@ static void notify_served(void *p, size_t size)
 usm_status usm__pool_serve(usm_pool *pool, size_t align, size_t size, void **p)
 {
     unsigned   k     = cached_class(pool, align, size);
-    usm_cache *cache = k < USM_BINS ? usm__magazine_enter(pool) : usm__magazine_enter_own(pool);
+    usm_cache *cache = usm__magazine_enter(pool);
     bool       is_starved;
     usm_slot   block;
     usm_status st;
@@ -118,6 +133,17 @@ static usm_status free_cached(usm_pool *pool, const usm_span *span, void *p)
         slab_cache_drain(pool->impl, cache, span->bin, block);
     usm__magazine_leave();
     return USM_OK;
+}
+
+bool usm__pool_free_large(const usm_pool *pool, void *p)
+{
+    usm_span *span = usm__page_find(p);
+
+    if (!span || span->source != pool || !usm__magazine_is_open(pool->slot) ||
+        !slab_is_large(span, p))
+        return false;
+    usm__freed_note(p); /* before, as in usm__pool_free_plain() */
+    return slab_free_large(pool->impl, span, p);
 }
 
 usm_status usm__pool_block_plain(usm__area *area, const void *p, usm_block *block)

@@ -86,6 +86,10 @@ static void wrong_frees_of(usm_pool *pool, size_t size)
     CHECK_INT(usm_last_status(), USM_E_DOUBLE_FREE);
     on_another_thread(free_block, p); /* on that thread's story */
     CHECK_INT(usm_free_ctx(p, NULL), USM_E_DOUBLE_FREE);
+    p = get(pool, size);
+    usm_pool_free(pool, p);
+    free_wrongly_to(pool, p);
+    CHECK_INT(usm_last_status(), USM_E_DOUBLE_FREE);
     CHECK_INT(figures(pool).live, live);
 }
 
@@ -101,6 +105,10 @@ static void wrong_frees_are_refused(void)
     free_wrongly(mine);
     CHECK_INT(usm_last_status(), USM_E_INVALID_POINTER);
     CHECK_INT(usm_free_ctx((void *)(uintptr_t)0xffff800000001000u, NULL), USM_E_INVALID_POINTER);
+    p = get(pool, 3 * MIB);
+    free_wrongly_to(other, p);
+    CHECK_INT(usm_last_status(), USM_E_INVALID_POINTER);
+    usm_pool_free(pool, p);
     p = get(pool, 100);
     free_wrongly_to(other, p);
     CHECK_INT(usm_last_status(), USM_E_INVALID_POINTER);
