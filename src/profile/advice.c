@@ -94,17 +94,26 @@ static bool about_direct(usm__analysis *a)
                (unsigned long long)repeats, TIME(repeats * (a->take_ns + a->give_ns)));
 }
 
+/* `retain` does not reach what lies in caches. */
 static bool about_reserve(usm__analysis *a, const usm__profile_pool *p)
 {
+    double times = (double)p->reserved_peak / (double)(p->u.live_peak ? p->u.live_peak : 1);
+
     if (p->reserved_peak < 16 * LITTLE || p->reserved_peak < 3 * p->u.live_peak)
         return true;
+    if (p->caches_peak > p->reserved_peak / 2)
+        return say(a,
+                   "Pool %s held up to %s, %.1f x the most that was live in it (%s), and caches of "
+                   "threads could hold %s of it: limit them with thread_cache "
+                   "(USM_POOL=%s,thread_cache=%s), or call usm_pool_trim_to() between phases.",
+                   p->u.name, BYTES(p->reserved_peak), times, BYTES(p->u.live_peak),
+                   BYTES(p->caches_peak), p->pool, p->u.live_peak >= 64 * LITTLE ? "16M" : "1M");
     return say(a,
                "Pool %s held up to %s, %.1f x the most that was live in it (%s): limit what it "
                "keeps with retain and retain_ms (USM_POOL=%s,retain=%s), or call "
                "usm_pool_trim_to() between phases.",
-               p->u.name, BYTES(p->reserved_peak),
-               (double)p->reserved_peak / (double)(p->u.live_peak ? p->u.live_peak : 1),
-               BYTES(p->u.live_peak), p->pool, p->u.live_peak >= LITTLE ? "64M" : "1M");
+               p->u.name, BYTES(p->reserved_peak), times, BYTES(p->u.live_peak), p->pool,
+               p->u.live_peak >= LITTLE ? "64M" : "1M");
 }
 
 /* A pool that returns areas and takes them again: it takes far more than its peak needs. */

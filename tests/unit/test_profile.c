@@ -835,28 +835,31 @@ static void what_caches_may_hold_is_read_and_exported(void)
 
     begin(&made, 1, 1000);
     put_pool(&made, 1, "slab");
+    event(&made, USM__EVENT_TAKE, 5, 0x100000, 64 << 20);
     caches(&made, 10, 1, 4096);
     event(&made, USM__EVENT_ALLOC, 20, 0x100000, 100);
     caches(&made, 40, 1, 1024);
     put_events(&made, 1);
-    caches(&made, 30, 1, 65536);
+    caches(&made, 30, 1, 40 << 20);
     caches(&made, 35, 7, 512); /* of a pool whose definition is missing */
     caches(&made, 36, 0, 512); /* of none */
     put_events(&made, 2);
     end(&made);
     t = parse(&made);
     CHECK_STR(t->damage, "");
-    CHECK_INT(t->nrecords, 1);
+    CHECK_INT(t->nrecords, 2);
     CHECK_INT(t->ncaches, 4);
-    CHECK_INT(t->caches[1].room, 65536);
+    CHECK_INT(t->caches[1].room, 40 << 20);
     CHECK_INT(t->caches[1].thread, 2);
     CHECK_INT(t->caches[1].limit, 1 << 20);
     CHECK_INT(t->caches[2].pool, 2);
     CHECK_STR(t->pools[1].name, "pool 7");
     CHECK_INT(usm__analyse(t, &a), USM_OK);
-    CHECK_INT(a->pools[0].caches_peak, 65536);
+    CHECK_INT(a->pools[0].caches_peak, 40 << 20);
     CHECK_INT(a->pools[0].caches_limit, 1 << 20);
     CHECK_INT(a->pools[0].u.allocations, 1);
+    CHECK(advises(a, "could hold 40 MiB of it"));
+    CHECK(advises(a, "USM_POOL=slab,thread_cache=1M"));
     CHECK_INT(usm__export_csv(t, out), 0);
     (void)plain_read(out, text, sizeof(text));
     CHECK_IN("\n10,0,1,caches,1,,0x0,4096,1048576,0,0\n20,0,1,alloc,", text);
