@@ -26,7 +26,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <x86intrin.h>
 #endif
 
 #define RINGS_BYTES_MAX   ((uint64_t)256 << 20) /* all rings; threads beyond it lose events */
@@ -59,20 +58,6 @@ static bool tsc_is_good(void)
 #else
     return false;
 #endif
-}
-
-static inline uint64_t ticks(void)
-{
-#if defined(__x86_64__)
-    if (usm__traced.config.use_tsc)
-        return __rdtsc();
-#endif
-    return usm__os_now_ns();
-}
-
-uint64_t usm__trace_ticks(void)
-{
-    return ticks();
 }
 
 /* --- rings ----------------------------------------------------------------- */
@@ -113,7 +98,7 @@ static __attribute__((noinline)) usm__ring *take_ring(void)
         ring->limit        = usm_load_relaxed(&ring->head); /* checks the consumer at the first
                                                                event */
         ring->until_sample = 0;
-        ring->random       = ticks() ^ (uint64_t)(uintptr_t)ring;
+        ring->random       = usm__trace_ticks() ^ (uint64_t)(uintptr_t)ring;
         usm_store_release(&ring->ended, false);
     }
     usm__mutex_unlock(&usm__traced.lock);
@@ -134,49 +119,44 @@ void usm__trace_thread_end(void *ring)
     usm_store_release(&((usm__ring *)ring)->ended, true);
 }
 
-static inline usm__ring *my_ring(void)
-{
-    usm__ring *ring = usm__self.block != NULL ? usm__self.block->trace : NULL;
-
-    return __builtin_expect(ring != NULL, 1) ? ring : take_ring();
-}
-
 /* Called when the head has reached the limit.  False: the ring is full. */
 static __attribute__((noinline)) bool look(usm__ring *ring, uint64_t head)
 {
     uint64_t capacity = usm__traced.config.capacity;
     uint64_t tail     = usm_load_acquire(&ring->tail); /* pairs with the consumer's release */
 
-    if (head - tail >= capacity) {
-        usm_store_release(&ring->lost, usm_load_relaxed(&ring->lost) + 1);
+    if (head - tail >= capacity)
         return false;
-    }
     if (head - tail >= capacity / 2 || !usm_load_relaxed(&usm__traced.is_writing))
         usm__trace_ring_bell();
     ring->limit = head - tail >= capacity / 2 ? tail + capacity : tail + capacity / 2;
     return true;
 }
 
-/* Returns room for the next event, which put() publishes; NULL: it is lost. */
-static inline usm__trace_packed *room(usm__ring **out)
+static usm__ring *my_ring(void)
+{
+    return usm__self.block != NULL ? usm__self.block->trace : NULL;
+}
+
+usm__ring *usm__ring_with_room(void)
 {
     usm__ring *ring = my_ring();
     uint64_t   head;
 
-    if (ring == NULL) {
-        usm_add_relaxed(&usm__traced.ringless, 1);
-        return NULL;
-    }
-    head = usm_load_relaxed(&ring->head);
-    if (__builtin_expect(head >= ring->limit, 0) && !look(ring, head))
-        return NULL;
-    *out = ring;
-    return &ring->events[head & (usm__traced.config.capacity - 1)];
+    if (__builtin_expect(ring == NULL, 0))
+        ring = take_ring();
+    head = ring != NULL ? usm_load_relaxed(&ring->head) : 0;
+    return ring == NULL || (head >= ring->limit && !look(ring, head)) ? NULL : ring;
 }
 
-static inline void put(usm__ring *ring)
+void usm__ring_lose(void)
 {
-    usm_store_release(&ring->head, usm_load_relaxed(&ring->head) + 1);
+    usm__ring *ring = my_ring();
+
+    if (ring != NULL)
+        usm_store_release(&ring->lost, usm_load_relaxed(&ring->lost) + 1);
+    else
+        usm_add_relaxed(&usm__traced.ringless, 1);
 }
 
 /* --- events ---------------------------------------------------------------- */
@@ -191,52 +171,53 @@ static inline uint16_t tag_word(uint32_t tag)
     return (uint16_t)(tag <= USM__TRACE_TAGS_MAX ? tag : 0);
 }
 
-static inline bool on(void)
+/* The ring for an event; NULL: tracing is off, or the event is lost, and counted. */
+static usm__ring *ring_for_event(void)
 {
-    return usm_load_relaxed(&usm__trace_on) != 0;
+    usm__ring *ring = usm__trace_is_on() ? usm__ring_with_room() : NULL;
+
+    if (ring == NULL && usm__trace_is_on())
+        usm__ring_lose();
+    return ring;
+}
+
+/* Records the event, whose time is now. */
+static void record(const usm__trace_packed *e)
+{
+    usm__ring         *ring = ring_for_event();
+    uint64_t           head = ring != NULL ? usm_load_relaxed(&ring->head) : 0;
+    usm__trace_packed *at;
+
+    if (ring == NULL)
+        return;
+    at       = usm__ring_at(ring, head);
+    *at      = *e;
+    at->time = usm__trace_ticks();
+    if (e->type == USM__EVENT_ALLOC)
+        at->extra |= usm__stack_sample(ring, e->size);
+    usm__ring_put(ring, head);
 }
 
 void usm__trace_alloc(uint32_t pool, uint32_t tag, const void *p, size_t size, size_t usable)
 {
-    usm__ring         *ring;
-    usm__trace_packed *e = on() ? room(&ring) : NULL;
-
-    if (e == NULL)
-        return;
-    e->time    = ticks();
-    e->address = (uint64_t)(uintptr_t)p;
-    e->size    = size;
-    e->extra   = usm__slack_pack(usable > size ? usable - size : 0) << 16;
-    e->tag     = tag_word(tag);
-    e->pool    = pool_byte(pool);
-    e->type    = USM__EVENT_ALLOC;
-    if (usm__traced.config.stack_bytes != 0)
-        e->extra |= usm__stack_sample(ring, size);
-    put(ring);
+    record(&(usm__trace_packed){.address = (uint64_t)(uintptr_t)p,
+                                .size    = size,
+                                .extra   = usm__slack_pack(usable > size ? usable - size : 0) << 16,
+                                .tag     = tag_word(tag),
+                                .pool    = pool_byte(pool),
+                                .type    = USM__EVENT_ALLOC});
 }
 
 void usm__trace_free(uint32_t pool, const void *p)
 {
-    usm__ring         *ring;
-    usm__trace_packed *e = on() ? room(&ring) : NULL;
-
-    if (e == NULL)
-        return;
-    *e = (usm__trace_packed){ticks(),         (uint64_t)(uintptr_t)p, 0, 0, 0,
-                             pool_byte(pool), USM__EVENT_FREE};
-    put(ring);
+    record(&(usm__trace_packed){
+        .address = (uint64_t)(uintptr_t)p, .pool = pool_byte(pool), .type = USM__EVENT_FREE});
 }
 
 void usm__trace_failed(uint32_t pool, uint32_t tag, size_t size)
 {
-    usm__ring         *ring;
-    usm__trace_packed *e = on() ? room(&ring) : NULL;
-
-    if (e == NULL)
-        return;
-    *e =
-        (usm__trace_packed){ticks(), 0, size, 0, tag_word(tag), pool_byte(pool), USM__EVENT_FAILED};
-    put(ring);
+    record(&(usm__trace_packed){
+        .size = size, .tag = tag_word(tag), .pool = pool_byte(pool), .type = USM__EVENT_FAILED});
 }
 
 void usm__trace_driver(usm__trace_call call, uint32_t pool, const void *p, size_t size,
@@ -246,65 +227,41 @@ void usm__trace_driver(usm__trace_call call, uint32_t pool, const void *p, size_
                                     [USM__TRACE_GIVE]  = USM__EVENT_GIVE,
                                     [USM__TRACE_MAP]   = USM__EVENT_MAP,
                                     [USM__TRACE_UNMAP] = USM__EVENT_UNMAP};
-    usm__ring           *ring;
-    usm__trace_packed   *e  = on() ? room(&ring) : NULL;
-    uint64_t             ns = e != NULL ? usm__os_now_ns() - start_ns : 0;
+    uint64_t             ns      = usm__os_now_ns() - start_ns;
 
-    if (e == NULL)
-        return;
-    *e = (usm__trace_packed){.time    = ticks(),
-                             .address = status == USM_OK ? (uint64_t)(uintptr_t)p : 0,
-                             .size    = size,
-                             .extra   = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX,
-                             .pool    = pool_byte(pool),
-                             .type    = types[call]};
-    put(ring);
+    record(&(usm__trace_packed){.address = status == USM_OK ? (uint64_t)(uintptr_t)p : 0,
+                                .size    = size,
+                                .extra   = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX,
+                                .pool    = pool_byte(pool),
+                                .type    = types[call]});
 }
 
 void usm__trace_caches(uint32_t pool, uint64_t bytes, uint64_t limit)
 {
-    usm__ring         *ring;
-    usm__trace_packed *e = on() ? room(&ring) : NULL;
-
-    if (e == NULL)
-        return;
-    *e = (usm__trace_packed){ticks(), limit, bytes, 0, 0, pool_byte(pool), USM__EVENT_CACHES};
-    put(ring);
+    record(&(usm__trace_packed){
+        .address = limit, .size = bytes, .pool = pool_byte(pool), .type = USM__EVENT_CACHES});
 }
 
 void usm__trace_spill_put(const usm__trace_spill_event *e)
 {
-    usm__ring         *ring;
-    usm__trace_packed *o = on() ? room(&ring) : NULL;
-
-    if (o == NULL)
-        return;
-    *o = (usm__trace_packed){.time    = ticks(),
-                             .address = (e->block & UINT32_MAX) | (uint64_t)e->mode << 32,
-                             .size    = e->bytes,
-                             .extra   = usm__ns_pack(e->ns),
-                             .tag     = (uint16_t)e->space,
-                             .pool    = (uint8_t)e->tier,
-                             .type    = (uint8_t)((unsigned)USM__EVENT_SPILL + (unsigned)e->kind)};
-    put(ring);
+    record(&(usm__trace_packed){.address = (e->block & UINT32_MAX) | (uint64_t)e->mode << 32,
+                                .size    = e->bytes,
+                                .extra   = usm__ns_pack(e->ns),
+                                .tag     = (uint16_t)e->space,
+                                .pool    = (uint8_t)e->tier,
+                                .type = (uint8_t)((unsigned)USM__EVENT_SPILL + (unsigned)e->kind)});
 }
 
 void usm__trace_work_put(const usm__trace_work_event *e)
 {
-    bool               is_chunk = e->kind <= USM__WORK_FAILED;
-    usm__ring         *ring;
-    usm__trace_packed *o = on() ? room(&ring) : NULL;
+    bool is_chunk = e->kind <= USM__WORK_FAILED;
 
-    if (o == NULL)
-        return;
-    *o = (usm__trace_packed){.time    = ticks(),
-                             .address = is_chunk ? e->first : e->ago_ns,
-                             .size    = e->n,
-                             .extra   = usm__ns_pack(e->ns),
-                             .tag     = (uint16_t)e->kernel,
-                             .pool    = (uint8_t)e->member,
-                             .type    = (uint8_t)((unsigned)USM__EVENT_WORK + (unsigned)e->kind)};
-    put(ring);
+    record(&(usm__trace_packed){.address = is_chunk ? e->first : e->ago_ns,
+                                .size    = e->n,
+                                .extra   = usm__ns_pack(e->ns),
+                                .tag     = (uint16_t)e->kernel,
+                                .pool    = (uint8_t)e->member,
+                                .type = (uint8_t)((unsigned)USM__EVENT_WORK + (unsigned)e->kind)});
 }
 
 /* --- definitions ----------------------------------------------------------- */
@@ -328,7 +285,7 @@ uint32_t usm__trace_pool(const char *name, usm_kind kind, const char *device)
         char     name[32], device[64];
     } pool;
 
-    if (!on())
+    if (!usm__trace_is_on())
         return 0;
     memset(&pool, 0, sizeof(pool));
     pool.id = next_id(&usm__traced.last_pool, USM__TRACE_POOLS_MAX);
@@ -360,7 +317,7 @@ uint32_t usm__trace_tag(const char *name)
     struct {
         uint32_t id;
         char     name[64];
-    } tag = {.id = on() ? next_id(&usm__traced.last_tag, USM__TRACE_TAGS_MAX) : 0};
+    } tag = {.id = usm__trace_is_on() ? next_id(&usm__traced.last_tag, USM__TRACE_TAGS_MAX) : 0};
 
     (void)snprintf(tag.name, sizeof(tag.name), "%s", name);
     return define(USM__CHUNK_TAG, &tag, sizeof(tag));
@@ -372,7 +329,8 @@ uint32_t usm__trace_space(const char *name, uint64_t block_size, uint64_t blocks
         uint32_t id, zero;
         uint64_t block_size, blocks;
         char     name[48];
-    } space = {.id         = on() ? next_id(&usm__traced.last_space, USM__TRACE_SPACES_MAX) : 0,
+    } space = {.id =
+                   usm__trace_is_on() ? next_id(&usm__traced.last_space, USM__TRACE_SPACES_MAX) : 0,
                .block_size = block_size,
                .blocks     = blocks};
 
@@ -393,16 +351,18 @@ static uint32_t define_name(usm__trace_kind kind, uint32_t id, const char *name)
 
 uint32_t usm__trace_tier(const char *name)
 {
-    return on() ? define_name(USM__CHUNK_TIER,
-                              next_id(&usm__traced.last_tier, USM__TRACE_TIERS_MAX), name)
-                : 0;
+    return usm__trace_is_on()
+               ? define_name(USM__CHUNK_TIER, next_id(&usm__traced.last_tier, USM__TRACE_TIERS_MAX),
+                             name)
+               : 0;
 }
 
 uint32_t usm__trace_kernel(const char *name)
 {
-    return on() ? define_name(USM__CHUNK_KERNEL,
-                              next_id(&usm__traced.last_kernel, USM__TRACE_KERNELS_MAX), name)
-                : 0;
+    return usm__trace_is_on()
+               ? define_name(USM__CHUNK_KERNEL,
+                             next_id(&usm__traced.last_kernel, USM__TRACE_KERNELS_MAX), name)
+               : 0;
 }
 
 /* pre: lock is held. */
@@ -419,7 +379,7 @@ uint32_t usm__trace_member(const char *name)
     uint32_t id;
     bool     is_new = false;
 
-    if (!on())
+    if (!usm__trace_is_on())
         return 0;
     usm__mutex_lock(&usm__traced.lock);
     id     = find_member(name);

@@ -5,16 +5,23 @@
  * format.
  *
  * Nothing here costs anything while usm__trace_on is 0: callers test it first (events of blocks are
- * on the observed path of heap/serve.c, which the fast path of thread caches does not take). */
+ * recorded by src/observe, which the fast path of thread caches does not call). */
 #ifndef USM_BASE_TRACE_H
 #define USM_BASE_TRACE_H
 
 #include <usm/pool_ops.h>
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 extern atomic_int usm__trace_on; /* stays 0 in a library without tracing */
+
+/* True if the caller should read clocks for an event. */
+static inline bool usm__trace_is_on(void)
+{
+    return __builtin_expect(atomic_load_explicit(&usm__trace_on, memory_order_relaxed) != 0, 0);
+}
 
 /* The driver calls that are recorded. */
 typedef enum usm__trace_call {
@@ -34,8 +41,8 @@ typedef struct usm__tracer {
     void (*fork)(usm_fork_phase phase);
     /* The calling thread ends; `ring` is that of its block. */
     void (*thread_end)(void *ring);
-    /* Called when a pool is created: writes its name to the file.  Its id is > 0 and never reused;
-     * 0 if tracing is off. */
+    /* Called when a pool is created: writes its name to the file.  Its id is > 0, at most 255, and
+     * never reused, but the last one is shared; 0 if tracing is off. */
     uint32_t (*pool)(const char *name, usm_kind kind, const char *device);
     /* start_ns: CLOCK_MONOTONIC before the call; the end is now. */
     void (*driver)(usm__trace_call call, uint32_t pool, const void *p, size_t size,

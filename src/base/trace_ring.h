@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Shared by the files of the trace; no other file includes this.
+/* Shared by the files of the trace, and by observe/traced.c, which records from the hit path; no
+ * other file includes this.
  *
  *     trace.c        producers: rings and events    trace_writer.c  consumer: file, thread, fork
  *     trace_stack.c  sampled stacks                 trace_name.c    the file's name and header
@@ -13,12 +14,20 @@
 #define USM_BASE_TRACE_RING_H
 
 #include "base/fork.h"
+#include "base/inline/atomic.h"
 #include "base/mutex.h"
+#include "base/os.h"
+#include "base/thread.h"
+#include "base/trace.h"
 #include "base/trace_format.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
 
 /* In memory of its own, followed by its events.  head and tail count events since the ring was
  * made; event number c is at c & mask.  tail <= head <= tail + capacity. */
@@ -27,7 +36,8 @@ typedef struct usm__ring {
     _Alignas(64) _Atomic(uint64_t) head; /* release: the events before it are written         */
     uint64_t          limit;             /* at this head the slow path checks tail            */
     _Atomic(uint64_t) lost;              /* events that found no room                         */
-    int64_t           until_sample;      /* bytes to allocate until the next sampled stack    */
+    int64_t           until_sample;      /* bytes to allocate until the next sampled stack; > 0
+                                            and more than any sum of sizes: stacks are off    */
     uint64_t          random;            /* state of the random generator for these distances */
     /* written by the consumer */
     _Alignas(64) _Atomic(uint64_t) tail; /* release: the events before it may be overwritten */
@@ -72,7 +82,10 @@ typedef struct usm__trace_state {
 
 /* --- trace.c --- */
 extern usm__trace_state usm__traced __attribute__((visibility("hidden")));
-uint64_t                usm__trace_ticks(void);
+/* Returns the calling thread's ring, which is made if there is none.  NULL: it is full, or there is
+ * no memory for one; an event is lost, unless the caller has none after all. */
+usm__ring *usm__ring_with_room(void);
+void       usm__ring_lose(void);
 /* Makes a ring that has ended and is empty available again. */
 void usm__ring_retire(usm__ring *ring);
 void usm__rings_fork(usm_fork_phase phase);
@@ -99,5 +112,38 @@ void     usm__stack_fork(usm_fork_phase phase);
 bool usm__trace_expand(const char *name, char *out, size_t size);
 /* Fills in everything except the times. */
 void usm__trace_describe(usm__trace_header *h);
+
+/* --- recording, by the thread that owns the ring --- */
+
+/* The time stamp counter, where use_tsc says that it is good. */
+static inline uint64_t usm__trace_counter(void)
+{
+#if defined(__x86_64__)
+    return __rdtsc();
+#else
+    return usm__os_now_ns();
+#endif
+}
+
+static inline uint64_t usm__trace_ticks(void)
+{
+    return usm__traced.config.use_tsc ? usm__trace_counter() : usm__os_now_ns();
+}
+
+/* The place of event number `head`.  The lines behind it are fetched: the consumer's processor has
+ * them, or memory. */
+static inline usm__trace_packed *usm__ring_at(usm__ring *ring, uint64_t head)
+{
+    usm__trace_packed *at = &ring->events[head & (usm__traced.config.capacity - 1)];
+
+    __builtin_prefetch(at + 16, 1);
+    return at;
+}
+
+/* Publishes the event at the head; pairs with the consumer's acquire. */
+static inline void usm__ring_put(usm__ring *ring, uint64_t head)
+{
+    usm_store_release(&ring->head, head + 1);
+}
 
 #endif

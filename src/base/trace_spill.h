@@ -61,12 +61,6 @@ uint32_t usm__trace_tier(const char *name);
 
 void usm__trace_spill_put(const usm__trace_spill_event *e);
 
-/* True if the caller should read clocks for an event. */
-static inline bool usm__trace_is_on(void)
-{
-    return __builtin_expect(atomic_load_explicit(&usm__trace_on, memory_order_relaxed) != 0, 0);
-}
-
 static inline void usm__trace_spill(const usm__trace_spill_event *e)
 {
     if (usm__trace_is_on())

@@ -126,8 +126,10 @@ uint32_t usm__stack_sample(usm__ring *ring, uint64_t size)
 {
     bool due;
 
-    if (usm__traced.config.stack_bytes == 0)
+    if (usm__traced.config.stack_bytes == 0) {
+        ring->until_sample = INT64_MAX; /* observe/traced.c asks no more */
         return 0;
+    }
     if (usm__traced.config.stack_bytes == 1)
         return take_stack();
     if (ring->until_sample == 0)

@@ -3,7 +3,8 @@
  * the rooms below it.  It is installed when a setting first asks for it (USM_HOOKS, USM_TRACE,
  * USM_DEBUG, USM_VALIDATION), when a checker such as valgrind is present, or with the first tag.
  * While nobody observes, blocks come from thread caches and nothing is called: observing a thread
- * closes its caches (heap/magazine.h), so the hit path needs no branch for it. */
+ * closes its caches (heap/magazine.h), so the hit path needs no branch for it.  A thread that only
+ * a trace observes misses there as well, and then has a hit path of its own (observe/traced.c). */
 #ifndef USM_DEVICE_OBSERVER_H
 #define USM_DEVICE_OBSERVER_H
 
@@ -29,6 +30,14 @@ typedef struct usm__observer {
     usm_status (*free)(struct usm__area *area, void *p);
     /* The block as the program sees it: without red zones. */
     usm_status (*block)(struct usm__area *area, const void *p, usm_block *block);
+    /* usm_pool_malloc(), usm_alloc(), usm_pool_free(), usm_free() after their hit path has missed,
+     * for a thread for which usm__observed_by_trace() is true: a block that its cache serves or
+     * takes is recorded, and all others go the slow way.  size: of usm_pool_free_sized(), or
+     * NULL. */
+    void *(*pool_malloc)(usm_pool *pool, size_t size);
+    void *(*alloc_kind)(size_t size, usm_kind kind);
+    void (*pool_free)(usm_pool *pool, void *p, const size_t *size);
+    void (*free_any)(void *p);
     /* For src/async, which keeps freed blocks of a pool: reports that a block without a record was
      * allocated again, or freed. */
     void (*served)(usm_pool *pool, const void *p, size_t size);
@@ -119,6 +128,12 @@ static inline bool usm__observed(void)
 {
     return (usm_load_relaxed(&usm__observers.flags) & ~(unsigned)USM__OBSERVE_ORDER) != 0 ||
            usm__tagged;
+}
+
+/* True if the calling thread is observed, by nothing but a trace. */
+static inline bool usm__observed_by_trace(void)
+{
+    return usm_load_relaxed(&usm__observers.flags) == USM__OBSERVE_TRACE && !usm__tagged;
 }
 
 /* True if a free or query of a block must go to the observer: also while blocks of other threads

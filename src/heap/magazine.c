@@ -413,6 +413,15 @@ static bool is_seen(void)
     return usm__observed() || usm__observer_order_on();
 }
 
+/* Lets the thread's next hits find its bins. */
+static void open_table(usm__magazine_table *t)
+{
+    if (!is_seen())
+        usm__magazine_self.caches = t->bins;
+    else if (usm__observed_by_trace())
+        usm__magazine_self.traced = t->bins;
+}
+
 usm_cache *usm__magazine_enter(usm_pool *pool)
 {
     usm__magazine_table *t = NULL;
@@ -422,8 +431,8 @@ usm_cache *usm__magazine_enter(usm_pool *pool)
         t = own_table();
     if (!t)
         return NULL;
-    if (usm__magazine_self.caches != t->bins && !is_seen())
-        usm__magazine_self.caches = t->bins;
+    if (usm__magazine_self.caches != t->bins)
+        open_table(t);
     n = look_up(t, pool->slot);
     if (!n)
         n = attach(pool, t);
@@ -443,12 +452,13 @@ usm_cache *usm__magazine_enter_own(const usm_pool *pool)
 void usm__magazine_close_self(void)
 {
     usm__magazine_self.caches = CLOSED_CACHES;
+    usm__magazine_self.traced = NULL;
 }
 
 void usm__magazine_open_self(void)
 {
-    if (usm__magazine_self.table && !is_seen())
-        usm__magazine_self.caches = usm__magazine_self.table->bins;
+    if (usm__magazine_self.table)
+        open_table(usm__magazine_self.table);
 }
 
 /* Keeps the cache for the next thread.  pre: lock is held, n is in no list. */
@@ -466,8 +476,8 @@ void usm__magazine_thread_ended(void)
     usm__magazine_table *t = usm__magazine_self.table;
     usm_list             list;
 
-    usm__magazine_self.caches = CLOSED_CACHES;
-    usm__magazine_self.table  = NULL;
+    usm__magazine_close_self();
+    usm__magazine_self.table = NULL;
     if (!t)
         return;
     usm_list_init(&list);

@@ -9,7 +9,9 @@
  * atomic read-modify-write, no counter.  Nor does the fast path check whether the cache may be
  * used.  Where it may not (the pool is destroyed, the process is a forked child, the thread's
  * allocations are tracked), the table entry points to usm__closed.bins.  These bins are empty and
- * full at the same time, so every allocation and free takes the slow path.
+ * full at the same time, so every allocation and free takes the slow path.  A thread that only a
+ * trace observes finds them too, and then its own bins by `traced`: observe/traced.c records what
+ * hits there.
  *
  * Taking a cache away.  The owner uses its cache without a lock.  Another thread (the taker) may
  * have to take it, for example to destroy the pool.  The owner announces what it is using: `busy`
@@ -80,7 +82,9 @@ typedef struct usm__magazine_table {
  * on the fast path and on the slow path. */
 typedef struct usm__magazine_thread {
     _Atomic(usm_bin *)  *caches;
-    usm__magazine_table *table; /* NULL until first needed */
+    _Atomic(usm_bin *)  *traced; /* the same while only a trace observes the thread, else NULL:
+                                    what misses goes to the observer first */
+    usm__magazine_table *table;  /* NULL until first needed                                    */
     _Atomic(uint32_t)    busy, entered;
 } usm__magazine_thread;
 extern USM__THREAD_LOCAL usm__magazine_thread usm__magazine_self;
@@ -115,8 +119,10 @@ static inline usm_slot *usm__magazine_own(const _Atomic(usm_slot *) *at)
     return *(usm_slot *const *)(uintptr_t)at;
 }
 
-/* Returns a block for `size` bytes from the calling thread's magazine; NULL: take the slow path. */
-static inline void *usm__magazine_pop(unsigned slot, size_t size)
+/* Returns a block for `size` bytes from the calling thread's magazine; NULL: take the slow path.
+ * caches: a member of usm__magazine_self, read after the thread has announced the slot. */
+static inline void *usm__magazine_pop_of(_Atomic(usm_bin *) *const *caches, unsigned slot,
+                                         size_t size)
 {
     unsigned  k = usm_class_of(size);
     usm_bin  *bin;
@@ -126,7 +132,7 @@ static inline void *usm__magazine_pop(unsigned slot, size_t size)
     if (__builtin_expect(k >= USM_BINS, 0))
         return NULL;
     usm__magazine_busy(slot);
-    bin = usm_load_relaxed(&usm__magazine_self.caches[slot]) + k;
+    bin = usm_load_relaxed(&(*caches)[slot]) + k;
     top = usm__magazine_own(&bin->top);
     if (__builtin_expect(top == usm__magazine_own(&bin->bottom), 0)) {
         usm__magazine_idle();
@@ -142,6 +148,11 @@ static inline void *usm__magazine_pop(unsigned slot, size_t size)
     return p;
 }
 
+static inline void *usm__magazine_pop(unsigned slot, size_t size)
+{
+    return usm__magazine_pop_of(&usm__magazine_self.caches, slot, size);
+}
+
 /* The state of the block that starts at p.  NULL or a state FREE: no live block starts there. */
 static inline _Atomic(uint8_t) *usm__magazine_state(const usm_span *span, const void *p)
 {
@@ -149,8 +160,9 @@ static inline _Atomic(uint8_t) *usm__magazine_state(const usm_span *span, const 
 }
 
 /* Frees p, of that span, into the calling thread's magazine; false: take the slow path, which finds
- * out why. */
-static inline bool usm__magazine_push(const usm_span *span, void *p)
+ * out why.  caches: as above. */
+static inline bool usm__magazine_push_of(_Atomic(usm_bin *) *const *caches, const usm_span *span,
+                                         void *p)
 {
     _Atomic(uint8_t) *state =
         __builtin_expect(span != NULL, 1) ? usm__magazine_state(span, p) : NULL;
@@ -162,7 +174,7 @@ static inline bool usm__magazine_push(const usm_span *span, void *p)
         return false;
     slot = span->slot;
     usm__magazine_busy(slot);
-    bin = (usm_bin *)((uintptr_t)usm_load_relaxed(&usm__magazine_self.caches[slot]) + span->bin_at);
+    bin = (usm_bin *)((uintptr_t)usm_load_relaxed(&(*caches)[slot]) + span->bin_at);
     top = usm__magazine_own(&bin->top);
     if (__builtin_expect(top == usm__magazine_own(&bin->limit) ||
                              usm_load_relaxed(state) != USM_BLOCK_LIVE,
@@ -176,6 +188,11 @@ static inline bool usm__magazine_push(const usm_span *span, void *p)
     usm_store_relaxed(&bin->top, top + 1);
     usm__magazine_idle();
     return true;
+}
+
+static inline bool usm__magazine_push(const usm_span *span, void *p)
+{
+    return usm__magazine_push_of(&usm__magazine_self.caches, span, p);
 }
 
 /* True if the calling thread has a cache of that slot that the fast path may use: nothing observes

@@ -5,6 +5,7 @@
 #include "base/inline/bits.h"
 #include "base/log.h"
 #include "device/init.h"
+#include "device/observer.h"
 #include "heap/export.h"
 #include "heap/magazine.h"
 #include "heap/pool.h"
@@ -37,32 +38,40 @@ static inline void *hit(size_t size, usm_kind kind)
     return usm__magazine_pop(usm_load_relaxed(&usm__pools_default[kind]), size);
 }
 
+/* Separate from those below, which therefore save no registers on their fast path. */
+static __attribute__((noinline)) void *alloc_missed(size_t size, usm_kind kind)
+{
+    if (usm__magazine_self.traced)
+        return usm__observer_get()->alloc_kind(size, kind);
+    return usm_aligned_alloc(0, size, kind);
+}
+
 void *usm_alloc(size_t size, usm_kind kind)
 {
     void *p = usm__is_kind(kind) ? hit(size, kind) : NULL;
 
-    return p ? p : usm_aligned_alloc(0, size, kind);
+    return p ? p : alloc_missed(size, kind);
 }
 
 void *usm_alloc_host(size_t size)
 {
     void *p = hit(size, USM_HOST);
 
-    return p ? p : usm_aligned_alloc(0, size, USM_HOST);
+    return p ? p : alloc_missed(size, USM_HOST);
 }
 
 void *usm_alloc_device(size_t size)
 {
     void *p = hit(size, USM_DEVICE);
 
-    return p ? p : usm_aligned_alloc(0, size, USM_DEVICE);
+    return p ? p : alloc_missed(size, USM_DEVICE);
 }
 
 void *usm_alloc_shared(size_t size)
 {
     void *p = hit(size, USM_SHARED);
 
-    return p ? p : usm_aligned_alloc(0, size, USM_SHARED);
+    return p ? p : alloc_missed(size, USM_SHARED);
 }
 
 void *usm_calloc(size_t n, size_t size, usm_kind kind)
@@ -169,8 +178,7 @@ usm_status usm_free_ctx(void *p, usm_context *ctx)
     return free_checked(p, ctx);
 }
 
-/* Separate from usm_free(), which therefore saves no registers on its fast path. */
-static __attribute__((noinline)) void free_missed(void *p)
+void usm__pool_free_any_slowly(void *p)
 {
     int        saved = errno;
     usm_status st;
@@ -181,6 +189,15 @@ static __attribute__((noinline)) void free_missed(void *p)
     if (st != USM_OK && !usm__is_down()) /* late frees are harmless */
         usm__log(USM_LOG_ERROR, "usm_free: %s", usm_last_error());
     errno = saved; /* free() preserves errno since POSIX 2024 */
+}
+
+/* Separate from usm_free(), which therefore saves no registers on its fast path. */
+static __attribute__((noinline)) void free_missed(void *p)
+{
+    if (usm__magazine_self.traced)
+        usm__observer_get()->free_any(p);
+    else
+        usm__pool_free_any_slowly(p);
 }
 
 void usm_free(void *p)

@@ -14,6 +14,8 @@
 /* Separate from usm_pool_malloc(), and with its arguments, so that the fast path moves none. */
 static __attribute__((noinline)) void *alloc_missed(usm_pool *pool, size_t size)
 {
+    if (usm__magazine_self.traced)
+        return usm__observer_get()->pool_malloc(pool, size);
     return usm_pool_aligned_alloc(pool, 0, size);
 }
 
@@ -91,11 +93,19 @@ static bool is_of(const usm_pool *pool, const usm_span *span)
     return __builtin_expect(span && span->source == pool, 1);
 }
 
-/* Separate from usm_pool_free(), which therefore saves no registers on its fast path. */
-static __attribute__((noinline)) void free_missed(usm_pool *pool, void *p, const size_t *size)
+void usm__pool_free_slowly(usm_pool *pool, void *p, const size_t *size)
 {
     if (p && (size || !usm__pool_free_large(pool, p)) && usm__pool_check(pool) == USM_OK && pool)
         free_of_pool(pool, p, size);
+}
+
+/* Separate from usm_pool_free(), which therefore saves no registers on its fast path. */
+static __attribute__((noinline)) void free_missed(usm_pool *pool, void *p, const size_t *size)
+{
+    if (usm__magazine_self.traced)
+        usm__observer_get()->pool_free(pool, p, size);
+    else
+        usm__pool_free_slowly(pool, p, size);
 }
 
 void usm_pool_free(usm_pool *pool, void *p)

@@ -65,6 +65,10 @@ void *usm__pool_take_large(usm_pool *pool, size_t size);
 /* Frees p if it is such a block of the pool; false: go through the layers. */
 bool       usm__pool_free_large(const usm_pool *pool, void *p);
 usm_status usm__pool_free_plain(usm__area *area, void *p);
+/* usm_pool_free() and usm_free() without their hit paths.  size: of usm_pool_free_sized(), or
+ * NULL. */
+void       usm__pool_free_slowly(usm_pool *pool, void *p, const size_t *size);
+void       usm__pool_free_any_slowly(void *p);
 usm_status usm__pool_block_plain(usm__area *area, const void *p, usm_block *block);
 
 usm_status usm__pool_check(usm_pool *pool);

@@ -9,7 +9,9 @@
  *     alloc:  pool | zones and poison | checker | record, state WATCHED | tag | trace | hook
  *     free:   record | hook | trace | tag | zones and poison | checker | state LIVE | pool
  *
- * If there is no memory for a record, the block is not tracked, and one warning is logged. */
+ * If there is no memory for a record, the block is not tracked, and one warning is logged.
+ *
+ * Not here: blocks of thread caches while nothing but a trace observes the thread (traced.c). */
 #include "observe/observe.h"
 
 #include "base/inline/bits.h"
@@ -26,6 +28,7 @@
 #include "observe/hooks.h"
 #include "observe/order_check.h"
 #include "observe/tag.h"
+#include "observe/traced.h"
 #include "observe/tracked.h"
 
 #include <pthread.h>
@@ -460,6 +463,10 @@ void usm__observe_install(void)
     static const usm__observer table = {.alloc          = observe_alloc,
                                         .failed         = observe_failed,
                                         .free           = observe_free,
+                                        .pool_malloc    = usm__observe_pool_malloc,
+                                        .alloc_kind     = usm__observe_alloc_kind,
+                                        .pool_free      = usm__observe_pool_free,
+                                        .free_any       = usm__observe_free_any,
                                         .block          = observe_block,
                                         .served         = observe_served,
                                         .freed          = observe_freed,
