@@ -98,17 +98,24 @@ static void write_usages(usm__json *j, const usm__usages *usages)
 static void write_pools(usm__json *j, const usm__analysis *a)
 {
     static const column columns[] = {
-        {"allocations", "count"},     {"reused", "percent"},          {"driver calls", "count"},
-        {"time in them", "duration"}, {"calls avoided", "count"},     {"time saved", "duration"},
-        {"live, highest", "bytes"},   {"reserved, highest", "bytes"}, {"fragmentation", "percent"},
-        {"caches, highest", "bytes"}, {"of a budget of", "bytes"},    {NULL, NULL},
+        {"allocations", "count"},
+        {"reused", "percent"},
+        {"driver calls", "count"},
+        {"time in them", "duration"},
+        {"calls avoided", "count"},
+        {"time saved", "duration"},
+        {"live, highest", "bytes"},
+        {"reserved, highest", "bytes"},
+        {"fragmentation", "percent"},
+        {"caches", "bytes"},
+        {NULL, NULL},
     };
 
     table_begin(
         j, "Pools",
         "Avoided: calls that a driver asked for each block would have had. Fragmentation: the "
-        "share of what was reserved at its peak that was not live then. Caches: what those of "
-        "threads could hold.",
+        "share of what was reserved at its peak that was not live then. Caches: the most that "
+        "those of threads could hold.",
         "pool", columns);
     for (size_t i = 0; i < a->npools; i++) {
         const usm__profile_pool *p = &a->pools[i];
@@ -119,7 +126,7 @@ static void write_pools(usm__json *j, const usm__analysis *a)
             p->reserved_peak > p->live_then
                 ? share(p->reserved_peak - p->live_then, p->reserved_peak)
                 : 0.0,
-            (double)p->caches_peak, (double)p->caches_limit);
+            (double)p->caches_peak);
     }
     table_end(j);
 }
