@@ -464,7 +464,8 @@ static uintptr_t bare_entry(const usm__area *a, uintptr_t at)
     return covers(r, at, MEGA) ? 0 : entry_of(a);
 }
 
-static usm_status set_pages(usm_area *area, uintptr_t at, size_t n, usm_span *span)
+static __attribute__((noinline)) usm_status set_pages(usm_area *area, uintptr_t at, size_t n,
+                                                      usm_span *span)
 {
     const usm__area *a = usm_container_of(area, usm__area, view);
 
@@ -479,7 +480,8 @@ static usm_status set_pages(usm_area *area, uintptr_t at, size_t n, usm_span *sp
     return USM_OK;
 }
 
-/* One page of user space is what a large block needs. */
+/* One page of user space is what a large block needs; the rest is apart, so that this saves no
+ * registers. */
 usm_status usm__pages_set(usm_area *area, uintptr_t at, size_t n, usm_span *span)
 {
     const usm__area *a = usm_container_of(area, usm__area, view);
