@@ -174,6 +174,32 @@ static void slack_is_kept_within_a_five_hundredth(void)
     CHECK(usm__slack_unpack(usm__slack_pack(UINT64_MAX)) >= (uint64_t)1 << 41);
 }
 
+/* RFC 1950, word for word. */
+static uint32_t check_byte_by_byte(const unsigned char *p, size_t n)
+{
+    uint32_t a = 1, b = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        a = (a + p[i]) % 65521;
+        b = (b + a) % 65521;
+    }
+    return b << 16 | a;
+}
+
+static void chunks_are_checked_by_adler_32(void)
+{
+    static unsigned char bytes[20000];
+
+    for (unsigned fill = 0; fill < 2; fill++) {
+        for (size_t i = 0; i < sizeof(bytes); i++)
+            bytes[i] = (unsigned char)(fill == 0 ? 255 : i * i >> 3);
+        for (size_t n = 0; n < 100; n++)
+            CHECK_INT(usm__trace_check(bytes + n, n), check_byte_by_byte(bytes + n, n));
+        for (size_t n = 5545; n < sizeof(bytes); n += 1007)
+            CHECK_INT(usm__trace_check(bytes, n), check_byte_by_byte(bytes, n));
+    }
+}
+
 /* --- threads ------------------------------------------------------------------ */
 
 enum { THREADS = 4, EACH = 20000 };
@@ -574,6 +600,7 @@ static const plain_case cases[] = {
     CASE(events_come_back_as_they_were),
     CASE(spilling_comes_back_as_it_was),
     CASE(slack_is_kept_within_a_five_hundredth),
+    CASE(chunks_are_checked_by_adler_32),
     CASE(threads_keep_their_order_and_lose_nothing_with_room),
     CASE(what_finds_no_room_is_counted),
     CASE(a_ring_goes_from_thread_to_thread),
