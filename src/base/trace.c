@@ -114,9 +114,12 @@ void usm__ring_retire(usm__ring *ring)
     usm__mutex_unlock(&usm__traced.lock);
 }
 
+/* The writer is woken, so that the next thread gets this ring, and not one of new memory. */
 void usm__trace_thread_end(void *ring)
 {
     usm_store_release(&((usm__ring *)ring)->ended, true);
+    if (usm_load_relaxed(&usm__traced.is_writing))
+        usm__trace_ring_bell();
 }
 
 /* Called when the head has reached the limit.  False: the ring is full. */
