@@ -79,8 +79,8 @@ static bool has_rounds(const pool_row *row)
     return row->section->measure != POOL_HELD && row->section->measure != POOL_IDLE;
 }
 
-/* The time of a repetition.  Events of a trace must find room in their ring, because one that is lost
- * costs less: a ring has room for 32768, and a repetition has some 12000. */
+/* The time of a repetition.  Events of a trace must find room in their ring, because one that is
+ * lost costs less: a ring has room for 32768, and a repetition has some 12000. */
 static double target_ns(const measuring *m, const pool_row *row)
 {
     return row->section->measure == POOL_EVENTS ? EVENTS_NS : m->target_ns;
