@@ -165,19 +165,26 @@ static void notify_alloc(usm_pool *pool, usm__tag *tag, const void *p, size_t si
     usm__hook_block("block_alloc", p, size);
 }
 
-/* Allocates without a record. */
-static void *alloc_unwatched(usm_pool *pool, usm__tag *tag, size_t align, size_t size)
+/* Reports a block without a record that begins at p, which the caller has just got. */
+static void notify_served(usm_pool *pool, usm__tag *tag, const void *p, size_t size)
 {
-    void      *p     = NULL;
-    usm_block  block = {NULL, size};
-    usm__area *area;
+    const usm_span *span  = usm__page_find(p);
+    usm_block       block = {NULL, span ? span->size : size};
+    usm__area      *area  = span ? NULL : usm__map_find(p);
 
-    if (usm__pool_serve(pool, align, size, &p) != USM_OK)
-        return NULL;
-    area = usm__map_find(p);
     if (area)
         (void)usm__pool_block_plain(area, p, &block);
     notify_alloc(pool, tag, p, size, block.size);
+}
+
+/* Allocates without a record. */
+static void *alloc_unwatched(usm_pool *pool, usm__tag *tag, size_t align, size_t size)
+{
+    void *p = NULL;
+
+    if (usm__pool_serve(pool, align, size, &p) != USM_OK)
+        return NULL;
+    notify_served(pool, tag, p, size);
     return p;
 }
 
@@ -251,12 +258,7 @@ static usm_status free_unwatched(usm__area *area, void *p, const usm_block *bloc
 
 static void observe_served(usm_pool *pool, const void *p, size_t size)
 {
-    usm_block  block = {NULL, size};
-    usm__area *area  = usm__map_find(p);
-
-    if (area)
-        (void)usm__pool_block_plain(area, p, &block);
-    notify_alloc(pool, usm__tag_current(), p, size, block.size);
+    notify_served(pool, usm__tag_current(), p, size);
 }
 
 static void observe_freed(usm_pool *pool, const void *p)

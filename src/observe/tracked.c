@@ -136,21 +136,31 @@ usm__record *usm__tracked_enter(usm__record *r)
     return old;
 }
 
+/* No lock is taken while nothing is tracked: who has the address of a tracked block has got it from
+ * the thread that entered the record, and so sees the count. */
 usm__record *usm__tracked_take(const void *base, const void *user)
 {
-    shard        *s    = lock_shard(base);
-    usm__record **link = find_link(s, base);
-    usm__record  *r    = *link && (*link)->user == user ? unlink_at(s, link) : NULL;
+    usm__record **link, *r;
+    shard        *s;
 
+    if (usm__tracked_count() == 0)
+        return NULL;
+    s    = lock_shard(base);
+    link = find_link(s, base);
+    r    = *link && (*link)->user == user ? unlink_at(s, link) : NULL;
     usm__mutex_unlock(&s->lock);
     return r;
 }
 
 bool usm__tracked_find(const void *base, usm__record *copy)
 {
-    shard             *s = lock_shard(base);
-    const usm__record *r = *find_link(s, base);
+    const usm__record *r;
+    shard             *s;
 
+    if (usm__tracked_count() == 0)
+        return false;
+    s = lock_shard(base);
+    r = *find_link(s, base);
     if (r)
         *copy = *r;
     usm__mutex_unlock(&s->lock);
