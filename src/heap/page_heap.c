@@ -381,6 +381,7 @@ usm_status slab_heap_init(slab_heap *h, const slab_heap_params *params)
     usm_list_init(&h->areas);
     usm_list_init(&h->spare);
     usm_list_init(&h->chunks);
+    slab_bins_init(&h->bins);
     init_lock(&h->lock);
     pthread_cond_init(&h->settled, NULL);
     slab_growth_init(h);

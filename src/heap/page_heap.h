@@ -102,9 +102,9 @@ typedef struct slab_heap_stats {
  * empty. */
 #define SLAB_BIN_ROWS 32
 typedef struct slab_bins {
-    uint32_t    rows; /* bit r: row r has a bin that is not empty                         */
-    uint32_t    columns[SLAB_BIN_ROWS];
-    slab_block *first[SLAB_BIN_ROWS][32];
+    uint32_t rows; /* bit r: row r has a bin that is not empty */
+    uint32_t columns[SLAB_BIN_ROWS];
+    usm_list blocks[SLAB_BIN_ROWS * 32];
 } slab_bins;
 
 typedef struct slab_heap {

@@ -9,7 +9,7 @@
  * first LOOK blocks of a bin are examined for the best.
  *
  *   row r is marked       <=>  columns[r] != 0
- *   column c is marked    <=>  first[r][c] != NULL */
+ *   column c is marked    <=>  blocks[32 r + c] is not empty */
 #include "heap/page_heap_private.h"
 
 #define LOOK         16
@@ -25,37 +25,30 @@ static unsigned bin_of(size_t size)
     return step * 32 + (unsigned)(pages >> step);
 }
 
-void slab_bins_insert(slab_bins *bins, slab_block *b)
+void slab_bins_init(slab_bins *bins)
 {
-    unsigned     bin   = bin_of(b->span.size);
-    slab_block **first = &bins->first[bin / 32][bin % 32];
-
-    b->bin = (uint16_t)bin;
-    usm_list_init(&b->link);
-    if (*first) {
-        usm_list_append(&(*first)->link, &b->link);
-    } else {
-        bins->columns[bin / 32] |= 1u << bin % 32;
-        bins->rows |= 1u << bin / 32;
-    }
-    *first = b;
+    for (unsigned bin = 0; bin < NO_BIN; bin++)
+        usm_list_init(&bins->blocks[bin]);
 }
 
+void slab_bins_insert(slab_bins *bins, slab_block *b)
+{
+    unsigned bin = bin_of(b->span.size);
+
+    b->bin = (uint16_t)bin;
+    usm_list_append(bins->blocks[bin].next, &b->link); /* to the front */
+    bins->columns[bin / 32] |= 1u << bin % 32;
+    bins->rows |= 1u << bin / 32;
+}
+
+/* Without branches: which bins have other blocks is not to be foreseen. */
 void slab_bins_remove(slab_bins *bins, slab_block *b)
 {
-    unsigned     bin   = b->bin;
-    slab_block **first = &bins->first[bin / 32][bin % 32];
+    unsigned bin = b->bin, row = bin / 32;
 
-    if (b->link.next != &b->link) {
-        if (*first == b)
-            *first = SLAB_BLOCK_OF(b->link.next);
-        usm_list_remove(&b->link);
-        return;
-    }
-    *first = NULL;
-    bins->columns[bin / 32] &= ~(1u << bin % 32);
-    if (!bins->columns[bin / 32])
-        bins->rows &= ~(1u << bin / 32);
+    usm_list_remove(&b->link);
+    bins->columns[row] &= ~((uint32_t)usm_list_is_empty(&bins->blocks[bin]) << bin % 32);
+    bins->rows &= ~((uint32_t)(bins->columns[row] == 0) << row);
 }
 
 void slab_bins_resize(slab_bins *bins, slab_block *b, size_t size)
@@ -99,16 +92,17 @@ static bool is_better(const slab_block *b, const slab_block *than)
     return b->span.base < than->span.base;
 }
 
-static slab_block *best_in_bin(slab_block *first, size_t size, size_t align)
+static slab_block *best_in_bin(const usm_list *bin, size_t size, size_t align)
 {
-    slab_block *best = NULL, *b = first;
+    slab_block *best   = NULL;
     unsigned    looked = 0;
 
-    do {
+    for (usm_list *it = bin->next; it != bin && looked < LOOK; it = it->next, looked++) {
+        slab_block *b = SLAB_BLOCK_OF(it);
+
         if (fits(b, size, align) && is_better(b, best))
             best = b;
-        b = SLAB_BLOCK_OF(b->link.next);
-    } while (b != first && ++looked < LOOK);
+    }
     return best;
 }
 
@@ -118,23 +112,23 @@ slab_block *slab_bins_find(const slab_bins *bins, size_t size, size_t align)
 
     for (unsigned bin = next_bin(bins, bin_of(size)); bin != NO_BIN && !best;
          bin          = next_bin(bins, bin + 1))
-        best = best_in_bin(bins->first[bin / 32][bin % 32], size, align);
+        best = best_in_bin(&bins->blocks[bin], size, align);
     return best;
 }
 
 slab_block *slab_bins_largest(const slab_bins *bins)
 {
-    unsigned    row, column, looked = 0;
-    slab_block *first, *best, *b;
+    unsigned        row, looked = 0;
+    const usm_list *bin;
+    slab_block     *best = NULL;
 
     if (!bins->rows)
         return NULL;
-    row    = 31 - (unsigned)__builtin_clz(bins->rows);
-    column = 31 - (unsigned)__builtin_clz(bins->columns[row]);
-    first = best = b = bins->first[row][column];
-    while ((b = SLAB_BLOCK_OF(b->link.next)) != first && ++looked < LOOK_LARGEST)
-        if (b->span.size > best->span.size)
-            best = b;
+    row = 31 - (unsigned)__builtin_clz(bins->rows);
+    bin = &bins->blocks[row * 32 + 31 - (unsigned)__builtin_clz(bins->columns[row])];
+    for (usm_list *it = bin->next; it != bin && looked < LOOK_LARGEST; it = it->next, looked++)
+        if (!best || SLAB_BLOCK_OF(it)->span.size > best->span.size)
+            best = SLAB_BLOCK_OF(it);
     return best;
 }
 
@@ -144,16 +138,13 @@ slab_block *slab_bins_highest(const slab_bins *bins, size_t size,
 {
     slab_block *best = NULL;
 
-    for (unsigned bin = next_bin(bins, bin_of(size)); bin != NO_BIN;
-         bin          = next_bin(bins, bin + 1)) {
-        slab_block *first = bins->first[bin / 32][bin % 32], *b = first;
+    for (unsigned bin = next_bin(bins, bin_of(size)); bin != NO_BIN; bin = next_bin(bins, bin + 1))
+        USM_LIST_FOREACH (it, &bins->blocks[bin]) {
+            slab_block *b = SLAB_BLOCK_OF(it);
 
-        do {
             if ((!best || b->span.base > best->span.base) && is_wanted(h, b))
                 best = b;
-            b = SLAB_BLOCK_OF(b->link.next);
-        } while (b != first);
-    }
+        }
     return best;
 }
 

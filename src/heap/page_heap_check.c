@@ -69,15 +69,14 @@ static bool are_bins_valid(const slab_bins *bins, uint64_t blocks)
         if (!(bins->rows >> r & 1) != !bins->columns[r])
             return false;
         for (unsigned c = 0; c < 32; c++) {
-            const slab_block *first = bins->first[r][c], *b = first;
+            const usm_list *bin = &bins->blocks[32 * r + c];
 
-            if (!(bins->columns[r] >> c & 1) != !first)
+            if (!(bins->columns[r] >> c & 1) != usm_list_is_empty(bin))
                 return false;
-            while (b) {
-                if (b->use != SLAB_FREE || !slab_bins_is_in(b, r, c) || blocks-- == 0)
+            USM_LIST_FOREACH (it, bin)
+                if (SLAB_BLOCK_OF(it)->use != SLAB_FREE ||
+                    !slab_bins_is_in(SLAB_BLOCK_OF(it), r, c) || blocks-- == 0)
                     return false;
-                b = SLAB_BLOCK_OF(b->link.next) == first ? NULL : SLAB_BLOCK_OF(b->link.next);
-            }
         }
     }
     return blocks == 0;

@@ -64,6 +64,7 @@ typedef struct slab_want {
 } slab_want;
 
 /* --- page_heap_bins.c ------------------------------------------------------------------------- */
+void slab_bins_init(slab_bins *bins);
 void slab_bins_insert(slab_bins *bins, slab_block *b);
 void slab_bins_remove(slab_bins *bins, slab_block *b);
 /* Sets the size of b, which is in a bin. */
@@ -167,8 +168,6 @@ static inline size_t slab_idle_in(const slab_heap *h, const slab_block *b)
 
     if (!a->is_range)
         return b->span.size == a->size ? a->size : 0;
-    if (b->span.size >> h->piece_shift[0] == 0)
-        return 0; /* a quick test: most blocks are too small */
     low  = slab_piece_ceil(h, SLAB_OFFSET_OF(b));
     high = slab_piece_start(h, SLAB_OFFSET_OF(b) + b->span.size);
     return high > low ? high - low : 0;
