@@ -99,10 +99,10 @@ struct usm__backend_calls;
 typedef struct usm__observer_state {
     /* NULL: nobody observed yet.  Set before a flag or usm__tagged is. */
     _Atomic(const usm__observer *) table;
-    /* The number of blocks with a record (observe/tracked.h); unless it is 0, the free of any block
-     * must look for one. */
-    _Atomic(uint64_t) records;
-    atomic_uint       flags; /* USM__OBSERVE_* */
+    /* Shards of records (observe/tracked.h) that are not empty; unless it is 0, the free of any
+     * block must look for a record.  It seldom changes, so that threads share the line. */
+    atomic_uint tracking;
+    atomic_uint flags; /* USM__OBSERVE_* */
     /* What backends' functions are called through (device/backend.h); NULL: nothing.  Set before
      * the first call of a backend. */
     _Atomic(const struct usm__backend_calls *) decorators;
@@ -140,7 +140,7 @@ static inline bool usm__observed_by_trace(void)
  * have records. */
 static inline bool usm__observed_free(void)
 {
-    return usm__observed() || usm_load_relaxed(&usm__observers.records) > 0;
+    return usm__observed() || usm_load_relaxed(&usm__observers.tracking) > 0;
 }
 
 /* True if a block for the calling thread needs a record: the observer must allocate it. */

@@ -394,7 +394,7 @@ static usm_status observe_block(usm__area *area, const void *p, usm_block *block
 
     if (st != USM_OK)
         return st;
-    if (usm__tracked_count() == 0 || !usm__tracked_find(whole.base, &r) || !r.is_exact) {
+    if (!usm__tracked_any() || !usm__tracked_find(whole.base, &r) || !r.is_exact) {
         *block = whole;
         return USM_OK;
     }
@@ -437,7 +437,7 @@ static void observe_reset(usm_pool *pool)
 {
     usm__message message;
 
-    if (usm__tracked_count() == 0)
+    if (!usm__tracked_any())
         return;
     usm__message_save(&message);
     forget(usm__tracked_sweep(is_gone, pool));
@@ -448,7 +448,7 @@ static void observe_pool_end(usm_pool *pool)
 {
     usm__record *out;
 
-    if (usm__tracked_count() == 0)
+    if (!usm__tracked_any())
         return;
     if (usm__debug_checks() & USM__DEBUG_LEAKS || usm__setting_bool("validation"))
         (void)usm__debug_list(pool);

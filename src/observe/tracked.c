@@ -74,8 +74,8 @@ static usm__record *unlink_at(shard *s, usm__record **link)
     if (!r)
         return NULL;
     *link = r->next;
-    s->count--;
-    usm_sub_relaxed(&usm__observers.records, (uint64_t)1);
+    if (--s->count == 0)
+        usm_sub_relaxed(&usm__observers.tracking, 1u);
     return r;
 }
 
@@ -130,20 +130,20 @@ usm__record *usm__tracked_enter(usm__record *r)
     if (s->count >= s->n * CHAIN_LIMIT)
         grow(s);
     push(s, r);
-    s->count++;
-    usm_add_relaxed(&usm__observers.records, (uint64_t)1);
+    if (s->count++ == 0)
+        usm_add_relaxed(&usm__observers.tracking, 1u);
     usm__mutex_unlock(&s->lock);
     return old;
 }
 
-/* No lock is taken while nothing is tracked: who has the address of a tracked block has got it from
- * the thread that entered the record, and so sees the count. */
+/* No lock is taken while nothing is tracked: a thread that has the address of a tracked block has
+ * got it from the thread that entered the record, and so sees that its shard is not empty. */
 usm__record *usm__tracked_take(const void *base, const void *user)
 {
     usm__record **link, *r;
     shard        *s;
 
-    if (usm__tracked_count() == 0)
+    if (!usm__tracked_any())
         return NULL;
     s    = lock_shard(base);
     link = find_link(s, base);
@@ -157,7 +157,7 @@ bool usm__tracked_find(const void *base, usm__record *copy)
     const usm__record *r;
     shard             *s;
 
-    if (usm__tracked_count() == 0)
+    if (!usm__tracked_any())
         return false;
     s = lock_shard(base);
     r = *find_link(s, base);
@@ -167,9 +167,9 @@ bool usm__tracked_find(const void *base, usm__record *copy)
     return r != NULL;
 }
 
-size_t usm__tracked_count(void)
+bool usm__tracked_any(void)
 {
-    return (size_t)usm_load_relaxed(&usm__observers.records);
+    return usm_load_relaxed(&usm__observers.tracking) > 0;
 }
 
 void usm__tracked_each(usm__tracked_fn *fn, void *arg)
@@ -208,7 +208,7 @@ usm__record *usm__tracked_sweep(usm__tracked_fn *fn, void *arg)
 {
     usm__record *all = NULL;
 
-    if (usm__tracked_count() == 0)
+    if (!usm__tracked_any())
         return NULL;
     for (size_t i = 0; i < SHARDS; i++) {
         shard *s = &tracked.shards[i];

@@ -49,8 +49,8 @@ usm__record *usm__tracked_enter(usm__record *r);
 usm__record *usm__tracked_take(const void *base, const void *user);
 /* Copies the record of the pool's block at `base`; false: there is none. */
 bool usm__tracked_find(const void *base, usm__record *copy);
-/* The number of records; unless it is 0, a free of any block must look for one. */
-size_t usm__tracked_count(void);
+/* True if there are records: a free of any block must look for one. */
+bool usm__tracked_any(void);
 
 typedef bool usm__tracked_fn(const usm__record *r, void *arg);
 /* Calls fn for each record, with a shard's lock held (rank WATCH). */
