@@ -14,9 +14,13 @@
 /* Separate from usm_pool_malloc(), and with its arguments, so that the fast path moves none. */
 static __attribute__((noinline)) void *alloc_missed(usm_pool *pool, size_t size)
 {
+    void *p = NULL;
+
     if (usm__magazine_self.traced)
         return usm__observer_get()->pool_malloc(pool, size);
-    return usm_pool_aligned_alloc(pool, 0, size);
+    if (pool && usm__handle_is(pool, USM__MAGIC_POOL))
+        p = usm__pool_take_large(pool, size); /* before any other check */
+    return p ? p : usm_pool_aligned_alloc(pool, 0, size);
 }
 
 void *usm_pool_malloc(usm_pool *pool, size_t size)
