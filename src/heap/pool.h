@@ -39,7 +39,7 @@ struct usm_pool {
     /* guarded by the lock of heap/magazine.c */
     usm_list          caches;
     unsigned          flushing;
-    unsigned          left; /* of the caches: those whose threads have ended */
+    uint16_t          left; /* of the caches: those whose threads have ended */
     bool              is_retired;
     usm__mutex        lock;     /* guards areas                        */
     usm_list          areas;    /* usm__area.link                      */
