@@ -218,38 +218,36 @@ static bool find_run(const slab_heap *h, const slab_want *w, struct run *best)
     return found;
 }
 
+/* Takes the part of b that a request for [start, end) needs. */
+static slab_block *set_aside(slab_heap *h, slab_block *b, uintptr_t start, uintptr_t end)
+{
+    uintptr_t base = b->home->base, from, to;
+
+    if (b->use == SLAB_HOLE) {
+        from = base + slab_piece_start(h, usm_max_size(b->span.base, start) - base);
+        to   = base + slab_piece_ceil(h, usm_min_size(SLAB_BLOCK_END(b), end) - base);
+        return cut_hole(h, b, from, to);
+    }
+    slab_unbin(h, b);
+    b->use = SLAB_ASIDE;
+    return b;
+}
+
 /* Finds a run and sets aside what the request needs of it; false: there is none. */
 static bool claim_run(slab_heap *h, const slab_want *w, struct run *run)
 {
-    slab_block *first = NULL, *b;
+    slab_block *b;
     uintptr_t   end;
 
     if (!find_run(h, w, run))
         return false;
-    b   = run->first;
     end = run->start + w->size;
-    while (b && b->span.base < end) {
-        uintptr_t base = b->home->base;
-
-        if (SLAB_BLOCK_END(b) <= run->start) {
-            b = b->upper;
-            continue;
-        }
-        if (b->use == SLAB_HOLE) {
-            uintptr_t from =
-                base + slab_piece_start(h, usm_max_size(b->span.base, run->start) - base);
-            uintptr_t to = base + slab_piece_ceil(h, usm_min_size(SLAB_BLOCK_END(b), end) - base);
-
-            b = cut_hole(h, b, from, to);
-        } else {
-            slab_unbin(h, b);
-            b->use = SLAB_ASIDE;
-        }
-        first     = first ? first : b;
-        run->last = b;
-        b         = b->upper;
-    }
-    run->first = first;
+    b   = run->first;
+    while (SLAB_BLOCK_END(b) <= run->start)
+        b = b->upper;
+    run->first = run->last = set_aside(h, b, run->start, end);
+    while ((b = run->last->upper) && b->span.base < end)
+        run->last = set_aside(h, b, run->start, end);
     return true;
 }
 
