@@ -12,13 +12,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define SETS         3 /* of processes                                       */
-#define ROUNDS_MAX   (SETS * 5)
-#define ROUNDS_MIN   5           /* of a row that takes long, with the first set alone */
-#define ROW_NS       2000000000u /* what "long" is for one set                         */
-#define EVENTS_NS    2e5         /* a repetition with a trace: see target_ns()          */
-#define EVENTS_FIRST 12
+#define SETS            3 /* of processes                                       */
+#define ROUNDS_MAX      (SETS * 5)
+#define ROUNDS_MIN      5           /* of a row that takes long, with the first set alone */
+#define ROW_NS          2000000000u /* what "long" is for one set                         */
+#define EVENTS_NS       2e5         /* a repetition with a trace: see target_ns()          */
+#define EVENTS_FIRST    12
+#define EVENTS_PAUSE_US 1000
 
 typedef struct samples {
     double value[ROUNDS_MAX];
@@ -86,6 +88,15 @@ static double target_ns(const measuring *m, const pool_row *row)
     return row->section->measure == POOL_EVENTS ? EVENTS_NS : m->target_ns;
 }
 
+/* One repetition.  Before one of events the trace's writer gets the time to empty the rings, so
+ * that new threads get those of threads that have ended. */
+static bool repeat(const pool_row *row, const pool_cell *cell, char *answer, size_t size)
+{
+    if (row->section->measure == POOL_EVENTS)
+        (void)usleep(EVENTS_PAUSE_US);
+    return contender_ask(cell->id, repetition(row), answer, size);
+}
+
 /* Repetitions that are not counted.  A ring is new memory until each place in it was used. */
 static bool warm_up(const pool_row *row, const pool_cell *cell)
 {
@@ -93,7 +104,7 @@ static bool warm_up(const pool_row *row, const pool_cell *cell)
     bool     is_ok = true;
 
     while (is_ok && n-- > 0)
-        is_ok = contender_ask(cell->id, repetition(row), NULL, 0);
+        is_ok = repeat(row, cell, NULL, 0);
     return is_ok;
 }
 
@@ -120,7 +131,7 @@ static void time_cell(const pool_row *row, pool_cell *cell, samples *s)
 
     if (cell->why)
         return;
-    if (contender_ask(cell->id, repetition(row), answer, sizeof answer))
+    if (repeat(row, cell, answer, sizeof answer))
         s->value[s->n++] = strtod(answer, NULL);
     else
         give_up(cell, s);
