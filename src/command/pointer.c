@@ -94,10 +94,13 @@ static usm_status check_block(const char *what, usm__area *area, const void *p, 
     return USM_OK;
 }
 
+/* Memory of an area source (usm/source.h) belongs to another runtime.  libusm has no queue for it,
+ * so whether a driver can reach it only the driver knows, as for memory that libusm does not know. */
 static void fill_in(const usm_queue *q, usm_pool *pool, usm__pointer *pointer)
 {
-    pointer->pool    = pool;
-    pointer->is_far  = pool && pool->ctx != q->ctx && pool->kind != USM_HOST;
+    pointer->pool   = pool;
+    pointer->is_far = pool && pool->ctx != q->ctx && pool->kind != USM_HOST &&
+                      usm__backend_can(pool->ctx->be, USM_CAP_QUEUES);
     pointer->is_ours = !pointer->is_far;
 }
 

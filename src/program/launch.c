@@ -138,7 +138,7 @@ static usm_status check_pointer(const place *at, const void *p)
 
     if (!area)
         return check_foreign(at, p);
-    if (area->ctx != at->q->ctx)
+    if (area->ctx != at->q->ctx && usm__backend_can(area->ctx->be, USM_CAP_QUEUES))
         return usm__fail(
             USM_E_WRONG_CONTEXT,
             "%s %zu of kernel \"%s\": %p is memory of another context than the queue's", at->what,
