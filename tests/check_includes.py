@@ -4,7 +4,7 @@
 The rules are those of docs/architecture.md: the public headers know only each other, base knows
 nobody, the rooms of the core know those before them, the parts above what is below them, modules
 know the public headers and src/base/inline, transports src/group too, samples and bench the public
-headers, bench and tests what samples compute, tests and tools all of src.  No vendor's header enters
+headers, as does inside, bench and tests what samples compute, tests and tools all of src.  No vendor's header enters
 the library itself.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -39,6 +39,7 @@ BELOW = {
     "pools": ["src/base/inline"],
     "transports": ["src/base/inline", "src/group"],
     "codecs": ["src/base/inline"],
+    "inside": [],  # what is put into other programs
     "samples": [],
     "bench": ["samples"],  # whose computations it measures
     "bench/inside": ["src", "bench"],  # what no user sees: transfers without buffers

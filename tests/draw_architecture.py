@@ -26,8 +26,8 @@ import check_includes as rules  # noqa: E402  (it lies beside this file)
 
 ROOT = rules.ROOT
 SVG = "docs/architecture.svg"
-SHOWN = ("include/usm",) + rules.MODULES + ("tools", "samples")
-KINDS = {"include/usm": "public", "src": "inside", "tools": "program", "samples": "program"}
+SHOWN = ("include/usm",) + rules.MODULES + ("inside", "tools", "samples")
+KINDS = {"include/usm": "public", "src": "inside", "tools": "program", "inside": "program", "samples": "program"}
 LEGEND = (("public", "public headers"), ("inside", "the library"), ("module", "built in or modules"),
           ("program", "programs"))
 wrong = []

@@ -11,10 +11,9 @@
 #include <usm/backend.h>
 #include <usm/source.h>
 
-static const usm_host_api *lib; /* fixed at the entry */
-
-/* The device is the same for all contexts: what is the source's own is asked of the context. */
-static char device_handle;
+/* Fixed at the entry.  Its address is the handle of the device, which is the same for all contexts:
+ * what is a source's own is asked of the context. */
+static const usm_host_api *lib;
 
 #define ASPECT(name) (UINT64_C(1) << USM_ASPECT_##name)
 
@@ -109,8 +108,8 @@ static usm_status source_context_from_native(void *native, size_t ndevices, void
         return st;
     if (cap > 0)
         list[0] = (usm_backend_device){
-            .handle              = &device_handle,
-            .platform            = &device_handle,
+            .handle              = &lib,
+            .platform            = &lib,
             .type                = USM_DEVICE_TYPE_ACCELERATOR,
             .name                = "memory of another runtime",
             .platform_name       = "area source",
