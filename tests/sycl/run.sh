@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh VENV BUILD [DEVICE]: builds the SYCL programs of this folder and runs them.
 #
-# USM_TEST_PRELOAD: a library that the programs, which do not know of it, are started with.
+# USM_TEST_EXEC=1: the programs, which do not know of it, are started by usm-exec.
 #
 # VENV is a virtual environment with PyPI's intel-sycl-rt, intel-opencl-rt and intel-cmplr-lib-rt; BUILD
 # a build of libusm with the software Level Zero driver.  DEVICE:
@@ -62,7 +62,7 @@ unset USM_DEVICE_SELECTOR ZE_AFFINITY_MASK ZE_FLAT_DEVICE_HIERARCHY OCL_ICD_FILE
 run_sample()
 {
     echo "== sycl_pool, $1"
-    env ${USM_TEST_PRELOAD:+"LD_PRELOAD=$USM_TEST_PRELOAD"} timeout -k 5 120 "$out/bin/sycl_pool" --size 65536 --rounds 200 || {
+    timeout -k 5 120 ${USM_TEST_EXEC:+"$build/bin/usm-exec"} "$out/bin/sycl_pool" --size 65536 --rounds 200 || {
         echo "FAILED: sycl_pool, $1"
         failed=$((failed + 1))
     }
@@ -78,7 +78,7 @@ run_all()
         rc=0
         batch=
         [ "$program" != devices ] || batch=UR_L0_BATCH_SIZE=1 # see below
-        env $batch ${USM_TEST_PRELOAD:+"LD_PRELOAD=$USM_TEST_PRELOAD"} timeout -k 5 120 "$out/bin/$program" "$@" || rc=$?
+        env $batch timeout -k 5 120 ${USM_TEST_EXEC:+"$build/bin/usm-exec"} "$out/bin/$program" "$@" || rc=$?
         if [ "$rc" -ne 0 ]; then
             echo "FAILED: $program, $name: exit status $rc"
             failed=$((failed + 1))

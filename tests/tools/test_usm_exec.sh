@@ -1,0 +1,117 @@
+#!/bin/sh
+# test_usm_exec.sh USM_EXEC CC: usm-exec as users meet it, with programs that know nothing of libusm: what
+# is preloaded, exit statuses and signals, programs into which nothing can be preloaded.  Programs that
+# gain from it are in tests/inside and tests/sycl.
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+set -u
+
+tool=$1
+cc=$2
+work=$(mktemp -d "${TMPDIR:-/tmp}/usm-exec-test.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 143' HUP INT TERM
+unset LD_PRELOAD USM_MEMORY_LIMIT USM_TRACE
+passed=0 failed=0
+cd "$work" || exit 1
+
+# expect STATUS NAME ARGUMENT...: runs it, its output is in out and err.
+expect()
+{
+    wanted=$1 name=$2
+    shift 2
+    "$tool" "$@" >out 2>err
+    status=$?
+    if [ $status -eq "$wanted" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name: exits with $status, not $wanted"
+        sed 's/^/    /' out err | head -n 20
+    fi
+}
+
+# says FILE TEXT; silent FILE
+says()
+{
+    if grep -qF -- "$2" "$1"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name: $1 does not say '$2'"
+        sed 's/^/    /' "$1" | head -n 20
+    fi
+}
+silent()
+{
+    if [ ! -s "$1" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name: $1 is not empty"
+        sed 's/^/    /' "$1" | head -n 20
+    fi
+}
+
+expect 0 'a program that does nothing' true
+silent err
+# shellcheck disable=SC2016
+expect 7 'its exit status' sh -c 'echo "$LD_PRELOAD"; exit 7'
+says out libusm_inside_umf.so
+silent err
+# shellcheck disable=SC2016
+expect 0 'a child of a child' sh -c 'sh -c "echo \$LD_PRELOAD"'
+says out libusm_inside_umf.so
+# shellcheck disable=SC2016
+LD_PRELOAD=libc.so.6 expect 0 'preloads of its own' sh -c 'echo "$LD_PRELOAD"'
+says out libc.so.6:
+says out libusm_inside_umf.so
+expect 0 'what is opened' -v true
+says err 'usm-exec: umf: device, host and shared memory of SYCL over Level Zero'
+# shellcheck disable=SC2016
+expect 0 'a seam left out' -v --off umf sh -c 'echo "[${LD_PRELOAD:-}]"'
+says out '[]'
+says err 'left out, as --off says'
+expect 2 'a seam that there is not' --off nosuch true
+says err 'usm-exec: --off wants the name of a seam: umf'
+expect 2 'no program' -v
+expect 127 'a program that there is not' ./nosuch
+says err 'usm-exec: ./nosuch cannot be run: No such file or directory'
+: >plain
+expect 126 'a file that is no program' ./plain
+says err 'cannot be run: Permission denied'
+# shellcheck disable=SC2016
+expect 0 'a limit' --limit device:4G sh -c 'echo "$USM_MEMORY_LIMIT"'
+says out device:4G
+expect 2 'a limit that is none' --limit much true
+says err 'usm-exec: --limit much: setting memory_limit cannot be "much"'
+# shellcheck disable=SC2016
+expect 143 'a signal' sh -c 'kill -TERM $$'
+# shellcheck disable=SC2016
+printf '#!/bin/sh\necho "$LD_PRELOAD"; exit 3\n' >script
+chmod +x script
+expect 3 'a script' ./script
+says out libusm_inside_umf.so
+
+echo 'int main(void) { return 9; }' >static.c
+if "$cc" -static -o static static.c 2>/dev/null; then
+    expect 9 'a static program' ./static
+    says err 'usm-exec: ./static runs as it is: it is linked statically'
+fi
+cp /bin/true ours
+if [ "$(id -u)" -eq 0 ] && chown 65534 ours 2>/dev/null && chmod u+s ours; then
+    expect 0 'a setuid program' ./ours
+    says err 'it runs with the rights of its owner or group'
+fi
+
+expect 5 'a report of nothing' --report sh -c 'exit 5'
+says err 'the program allocated nothing through libusm'
+# shellcheck disable=SC2016
+expect 137 'a report of a killed program' --report sh -c 'kill -KILL $$'
+[ -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'usm-exec.*' -newer "$work" 2>/dev/null)" ] || {
+    failed=$((failed + 1))
+    echo 'FAILED: a scratch folder is left'
+}
+
+echo "$passed checks passed, $failed failed"
+[ "$failed" -eq 0 ]
