@@ -296,20 +296,46 @@ const char *usm__symbols_name(usm__symbols *s, uint32_t source, uint64_t address
     return out;
 }
 
-/* libusm.so is recognised by its file; if libusm is linked into the program, by the names of its
- * entry points, above which there may be static functions. */
+/* Files whose names begin with one of these, for a frame to be passed over. */
+typedef const char *const prefixes[8];
+
+static prefixes libusm = {"libusm"};
+/* Runtimes that libusm serves inside programs that do not know it (inside/): what called the runtime
+ * is the program. */
+static prefixes runtimes = {"libusm",  "libumf",    "libur_", "libpi_",
+                            "libsycl", "libOpenCL", "libze_"};
+
+static bool is_of(const usm__symbols *s, const range *r, prefixes names)
+{
+    const char *name = r ? base_name(s->modules[r->module].path) : "";
+
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(*names) && names[i]; i++)
+        if (strncmp(name, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Index of the innermost frame that is in no such file; the depth if all are. */
+static uint32_t first_beyond(usm__symbols *s, const usm__profile_stack_info *stack, prefixes names)
+{
+    uint32_t i = 0;
+
+    while (i < stack->depth && is_of(s, find_range(s, stack->source, stack->frames[i] - 1), names))
+        i++;
+    return i;
+}
+
+/* libusm.so and runtimes are recognised by their files; if libusm is linked into the program, it is
+ * by the names of its entry points, above which there may be static functions. */
 uint32_t usm__symbols_site(usm__symbols *s, const usm__profile_stack_info *stack)
 {
     const range    *r;
     uint64_t        linked;
-    uint32_t        i = 0, site;
+    uint32_t        i = first_beyond(s, stack, runtimes), site;
     const function *f;
 
-    for (; i < stack->depth; i++) {
-        r = find_range(s, stack->source, stack->frames[i] - 1);
-        if (r == NULL || strncmp(base_name(s->modules[r->module].path), "libusm", 6) != 0)
-            break;
-    }
+    if (i == stack->depth) /* deeper than was recorded */
+        i = first_beyond(s, stack, libusm);
     site = i;
     for (; i < stack->depth && i < site + 12 && site < 12; i++) {
         f = look_up(s, stack->source, stack->frames[i], &r, &linked);

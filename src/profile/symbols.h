@@ -17,7 +17,8 @@ void          usm__symbols_close(usm__symbols *s); /* NULL is fine */
  * known.  `address` is a return address: the call before it is looked up.  Returns out. */
 const char *usm__symbols_name(usm__symbols *s, uint32_t source, uint64_t address, char *out,
                               size_t size);
-/* Index of the stack's innermost frame that is not libusm's own; the depth if all are. */
+/* Index of the stack's innermost frame that is neither libusm's own nor that of a runtime which
+ * libusm serves inside the program; the depth if all are libusm's. */
 uint32_t usm__symbols_site(usm__symbols *s, const usm__profile_stack_info *stack);
 
 #endif

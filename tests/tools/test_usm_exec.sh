@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_usm_exec.sh USM_EXEC CC: usm-exec as users meet it, with programs that know nothing of libusm: what
+# test_usm_exec.sh USM_EXEC CC INCLUDE LIBRARY: usm-exec as users meet it, with programs that know nothing of libusm: what
 # is preloaded, exit statuses and signals, programs into which nothing can be preloaded.  Programs that
 # gain from it are in tests/inside and tests/sycl.
 #
@@ -8,6 +8,9 @@ set -u
 
 tool=$1
 cc=$2
+include=$3
+library=$4
+root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/usm-exec-test.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
@@ -112,6 +115,30 @@ expect 137 'a report of a killed program' --report sh -c 'kill -KILL $$'
     failed=$((failed + 1))
     echo 'FAILED: a scratch folder is left'
 }
+
+# A runtime that allocates for its program: the report names the program's function.
+cat >runtime.c <<'C'
+#include <usm/usm.h>
+void *runtime_alloc(size_t size) { return usm_alloc_device(size); }
+void runtime_free(void *p) { usm_free(p); }
+C
+cat >app.c <<'C'
+#include <stddef.h>
+void *runtime_alloc(size_t size);
+void runtime_free(void *p);
+void *the_app_allocates(size_t size) { return runtime_alloc(size); }
+int main(void)
+{
+    for (int i = 0; i < 1000; i++)
+        runtime_free(the_app_allocates(1000));
+    return 4;
+}
+C
+"$cc" -shared -fPIC -I"$root/include" -I"$include" -o libsycl-test.so runtime.c "$library" &&
+    "$cc" -O0 -o app app.c ./libsycl-test.so -Wl,-rpath,"$work:$(dirname "$library")" || failed=$((failed + 1))
+USM_TRACE_STACKS=all USM_DEVICE_SELECTOR=host:* expect 4 'a report' --report ./app
+says err '1000 allocations'
+says err 'the_app_allocates'
 
 echo "$passed checks passed, $failed failed"
 [ "$failed" -eq 0 ]
