@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The program's contexts and queues, as far as pools have to know of them: how long a context lives,
+ * and what a blocking free waits for.
+ *
+ * A driver's memory may hold a reference to its context (PoCL's does), so the pools must go before the
+ * program's last reference does.  The layer counts the program's own references.  When it has released
+ * the last and freed the last block, the pools end, and their areas with them.  A program that leaks its
+ * blocks leaks the context; where the driver destroys that all the same, a callback tells. */
+#include "layer.h"
+
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEVICES_MAX 64 /* contexts of more are left to the driver */
+
+struct inside_queue {
+    cl_command_queue handle;
+    size_t           references;
+    inside_queue    *next;
+};
+
+struct inside_marker {
+    cl_event       event;
+    inside_marker *next;
+};
+
+/* ---- libusm in the program -------------------------------------------------------------------- */
+
+static int is_backend(struct dl_phdr_info *info, size_t size, void *found)
+{
+    (void)size;
+    if (!strstr(info->dlpi_name, "libusm_backend_opencl."))
+        return 0;
+    *(bool *)found = true;
+    return 1;
+}
+
+/* Pools of pools would be two owners of one address in libusm's page map. */
+void inside_look_for_libusm(void)
+{
+    bool found = false;
+
+    if (atomic_load_explicit(&inside.stands_aside, memory_order_relaxed))
+        return;
+    (void)dl_iterate_phdr(is_backend, &found);
+    if (found)
+        atomic_store(&inside.stands_aside, true);
+}
+
+/* ---- what a context has ------------------------------------------------------------------------ */
+
+static size_t devices_of(cl_context handle, cl_device_id *devices)
+{
+    size_t bytes = 0;
+
+    if (inside.target->clGetContextInfo(handle, CL_CONTEXT_DEVICES, DEVICES_MAX * sizeof *devices,
+                                        devices, &bytes))
+        return 0;
+    return bytes / sizeof *devices;
+}
+
+static cl_platform_id platform_of(cl_device_id device)
+{
+    cl_platform_id platform = NULL;
+
+    (void)inside.target->clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform,
+                                         NULL);
+    return platform;
+}
+
+static inside_driver driver_of_platform(cl_platform_id platform)
+{
+    inside_driver d;
+
+#define FIND(member, name)                                                                         \
+    *(void **)&d.member = inside.target->clGetExtensionFunctionAddressForPlatform(platform, name)
+    FIND(host_alloc, "clHostMemAllocINTEL");
+    FIND(device_alloc, "clDeviceMemAllocINTEL");
+    FIND(shared_alloc, "clSharedMemAllocINTEL");
+    FIND(free, "clMemFreeINTEL");
+    FIND(blocking_free, "clMemBlockingFreeINTEL");
+    FIND(info, "clGetMemAllocInfoINTEL");
+#undef FIND
+    return d;
+}
+
+/* A device with memory of its own may move shared memory by whole allocations: two blocks in one would
+ * overwrite each other's data. */
+static bool may_cut(const cl_device_id *devices, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        cl_bool is_unified = CL_FALSE;
+
+        if (inside.target->clGetDeviceInfo(devices[i], CL_DEVICE_HOST_UNIFIED_MEMORY,
+                                           sizeof is_unified, &is_unified, NULL) ||
+            !is_unified)
+            return false;
+    }
+    return true;
+}
+
+/* ---- contexts ------------------------------------------------------------------------------------ */
+
+inside_context *inside_context_find(cl_context handle)
+{
+    inside_context *ctx = inside.contexts;
+
+    while (ctx && !(ctx->handle == handle && ctx->references > 0))
+        ctx = ctx->next;
+    return ctx;
+}
+
+inside_driver inside_driver_of(cl_context handle)
+{
+    cl_device_id    devices[DEVICES_MAX];
+    inside_context *ctx;
+    inside_driver   d;
+
+    pthread_mutex_lock(&inside.lock);
+    ctx = inside_context_find(handle);
+    if (ctx)
+        d = ctx->driver;
+    pthread_mutex_unlock(&inside.lock);
+    if (!ctx)
+        d = driver_of_platform(devices_of(handle, devices) ? platform_of(devices[0])
+                                                           : atomic_load(&inside.platform));
+    return d;
+}
+
+static void free_markers(inside_marker *marker)
+{
+    while (marker) {
+        inside_marker *next = marker->next;
+
+        (void)inside.target->clReleaseEvent(marker->event);
+        free(marker);
+        marker = next;
+    }
+}
+
+/* pre: nobody else looks at ctx any more. */
+static void end_context(inside_context *ctx)
+{
+    inside_context **at = &inside.contexts;
+    inside_queue    *queue;
+
+    pthread_mutex_lock(&inside.lock);
+    while (*at != ctx)
+        at = &(*at)->next;
+    *at = ctx->next;
+    pthread_mutex_unlock(&inside.lock);
+    inside_pools_end(ctx);
+    while ((queue = ctx->queues)) {
+        ctx->queues = queue->next;
+        free(queue);
+    }
+    free_markers(ctx->markers);
+    free(ctx);
+}
+
+/* The driver destroys a context whose blocks the program has leaked: the areas go with it. */
+static void CL_CALLBACK on_destroyed(cl_context handle, void *user)
+{
+    inside_context *ctx;
+
+    (void)user;
+    pthread_mutex_lock(&inside.lock);
+    ctx = inside.contexts;
+    while (ctx && !(ctx->handle == handle && ctx->references == 0))
+        ctx = ctx->next;
+    pthread_mutex_unlock(&inside.lock);
+    if (!ctx)
+        return;
+    atomic_store(&ctx->is_destroyed, true);
+    end_context(ctx);
+}
+
+/* Drivers older than OpenCL 3.0 have a shorter table, without the function. */
+static void ask_for_the_end(cl_context handle, cl_platform_id platform)
+{
+    char     version[256] = "";
+    unsigned major        = 0;
+
+    (void)inside.target->clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof version - 1,
+                                           version, NULL);
+    if (sscanf(version, "OpenCL %u", &major) == 1 && major >= 3)
+        (void)inside.target->clSetContextDestructorCallback(handle, on_destroyed, NULL);
+}
+
+void inside_context_add(cl_context handle)
+{
+    cl_device_id    devices[DEVICES_MAX];
+    size_t          n   = devices_of(handle, devices);
+    inside_context *ctx = n > 0 ? calloc(1, sizeof *ctx) : NULL;
+
+    if (!ctx)
+        return;
+    ctx->handle     = handle;
+    ctx->driver     = driver_of_platform(platform_of(devices[0]));
+    ctx->may_cut    = may_cut(devices, n);
+    ctx->references = 1;
+    atomic_init(&ctx->uses, 1);
+    ask_for_the_end(handle, platform_of(devices[0]));
+    pthread_mutex_lock(&inside.lock);
+    ctx->next       = inside.contexts;
+    inside.contexts = ctx;
+    pthread_mutex_unlock(&inside.lock);
+}
+
+void inside_context_retain(cl_context handle)
+{
+    inside_context *ctx;
+
+    pthread_mutex_lock(&inside.lock);
+    ctx = inside_context_find(handle);
+    if (ctx)
+        ctx->references++;
+    pthread_mutex_unlock(&inside.lock);
+}
+
+void inside_context_release(cl_context handle)
+{
+    inside_context *ctx;
+    bool            is_last;
+
+    pthread_mutex_lock(&inside.lock);
+    ctx     = inside_context_find(handle);
+    is_last = ctx && --ctx->references == 0;
+    if (is_last) /* the handle may stand for another context soon */
+        atomic_fetch_add(&inside.generation, 1);
+    pthread_mutex_unlock(&inside.lock);
+    if (is_last)
+        inside_context_unuse(ctx);
+}
+
+void inside_context_unuse(inside_context *ctx)
+{
+    if (atomic_fetch_sub(&ctx->uses, 1) == 1) /* the only one that reads 1: it alone ends ctx */
+        end_context(ctx);
+}
+
+/* ---- queues ---------------------------------------------------------------------------------------- */
+
+void inside_queue_add(cl_context handle, cl_command_queue queue)
+{
+    inside_queue   *q = calloc(1, sizeof *q);
+    inside_context *ctx;
+
+    if (!q)
+        return;
+    q->handle     = queue;
+    q->references = 1;
+    pthread_mutex_lock(&inside.lock);
+    ctx = inside_context_find(handle);
+    if (ctx) {
+        q->next     = ctx->queues;
+        ctx->queues = q;
+    }
+    pthread_mutex_unlock(&inside.lock);
+    if (!ctx)
+        free(q);
+}
+
+/* With the lock.  Where the queue stands in its context's list; NULL: it is not known. */
+static inside_queue **find_queue(cl_command_queue queue, inside_context **owner)
+{
+    for (inside_context *ctx = inside.contexts; ctx; ctx = ctx->next)
+        for (inside_queue **at = &ctx->queues; *at; at = &(*at)->next)
+            if ((*at)->handle == queue) {
+                *owner = ctx;
+                return at;
+            }
+    return NULL;
+}
+
+void inside_queue_retain(cl_command_queue queue)
+{
+    inside_context *owner;
+    inside_queue  **at;
+
+    pthread_mutex_lock(&inside.lock);
+    at = find_queue(queue, &owner);
+    if (at)
+        (*at)->references++;
+    pthread_mutex_unlock(&inside.lock);
+}
+
+/* With the lock.  A marker holds its queue, and the queue its context. */
+static inside_marker *take_ended_markers(inside_context *ctx)
+{
+    inside_marker *ended = NULL;
+
+    for (inside_marker **at = &ctx->markers; *at;) {
+        inside_marker *marker = *at;
+        cl_int         status = CL_COMPLETE;
+
+        (void)inside.target->clGetEventInfo(marker->event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                            sizeof status, &status, NULL);
+        if (status > CL_COMPLETE) {
+            at = &marker->next;
+        } else {
+            *at          = marker->next;
+            marker->next = ended;
+            ended        = marker;
+        }
+    }
+    return ended;
+}
+
+/* false: the context has no blocks that a command could use. */
+static bool use_with_blocks(inside_context *ctx)
+{
+    size_t uses = atomic_load(&ctx->uses);
+
+    while (uses > 1)
+        if (atomic_compare_exchange_weak(&ctx->uses, &uses, uses + 1))
+            return true;
+    return false;
+}
+
+/* Enqueueing may run the program's callbacks, so the lock is not held. */
+static void add_marker(inside_context *ctx, cl_command_queue queue)
+{
+    inside_marker *marker = calloc(1, sizeof *marker), *ended;
+
+    if (!marker)
+        return;
+    if (inside.target->clEnqueueMarker(queue, &marker->event)) {
+        free(marker);
+        return;
+    }
+    pthread_mutex_lock(&inside.lock);
+    ended        = take_ended_markers(ctx);
+    marker->next = ctx->markers;
+    ctx->markers = marker;
+    pthread_mutex_unlock(&inside.lock);
+    free_markers(ended);
+}
+
+/* A released queue goes on with its commands, which a blocking free has to wait for. */
+void inside_queue_release(cl_command_queue queue)
+{
+    inside_context *owner;
+    inside_queue  **at, *last = NULL;
+    bool            is_used = false;
+
+    pthread_mutex_lock(&inside.lock);
+    at = find_queue(queue, &owner);
+    if (at && --(*at)->references == 0) {
+        last    = *at;
+        *at     = last->next;
+        is_used = use_with_blocks(owner);
+    }
+    pthread_mutex_unlock(&inside.lock);
+    free(last);
+    if (is_used) {
+        add_marker(owner, queue);
+        inside_context_unuse(owner);
+    }
+}
+
+/* ---- waiting --------------------------------------------------------------------------------------- */
+
+/* One of the two. */
+typedef struct awaited {
+    cl_command_queue queue;
+    cl_event         event;
+} awaited;
+
+/* With the lock.  All of them, retained, as other threads may release them meanwhile. */
+static cl_int list_awaited(const inside_context *ctx, awaited **list, size_t *n)
+{
+    size_t room = 1;
+
+    for (const inside_queue *q = ctx->queues; q; q = q->next)
+        room++;
+    for (const inside_marker *marker = ctx->markers; marker; marker = marker->next)
+        room++;
+    *list = calloc(room, sizeof **list);
+    if (!*list)
+        return CL_OUT_OF_HOST_MEMORY;
+    for (const inside_queue *q = ctx->queues; q; q = q->next)
+        if (inside.target->clRetainCommandQueue(q->handle) == CL_SUCCESS)
+            (*list)[(*n)++].queue = q->handle;
+    for (const inside_marker *marker = ctx->markers; marker; marker = marker->next)
+        if (inside.target->clRetainEvent(marker->event) == CL_SUCCESS)
+            (*list)[(*n)++].event = marker->event;
+    return CL_SUCCESS;
+}
+
+cl_int inside_context_wait(const inside_context *ctx)
+{
+    awaited *list = NULL;
+    size_t   n    = 0;
+    cl_int   err;
+
+    pthread_mutex_lock(&inside.lock);
+    err = list_awaited(ctx, &list, &n);
+    pthread_mutex_unlock(&inside.lock);
+    for (size_t i = 0; i < n; i++) {
+        if (list[i].queue) {
+            (void)inside.target->clFinish(list[i].queue);
+            (void)inside.target->clReleaseCommandQueue(list[i].queue);
+        } else {
+            (void)inside.target->clWaitForEvents(1, &list[i].event);
+            (void)inside.target->clReleaseEvent(list[i].event);
+        }
+    }
+    free(list);
+    return err;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A layer of OpenCL's loaders (OPENCL_LAYERS): the entries that they look for, and the calls of a program
+ * that the layer sees.  All others go to the driver as they are. */
+#include "layer.h"
+
+#include <string.h>
+
+/* Newer headers declare it, with a type that older ones do not have. */
+#define clInitLayerWithProperties clInitLayerWithProperties_of_headers
+#include <CL/cl_layer.h>
+#undef clInitLayerWithProperties
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Loaders since 2025 pass over a library without these two. */
+EXPORT cl_int CL_API_CALL clInitLayerWithProperties(cl_uint n, const cl_icd_dispatch *below,
+                                                    cl_uint                *n_ret,
+                                                    const cl_icd_dispatch **dispatch,
+                                                    const void             *properties);
+EXPORT cl_int CL_API_CALL clDeinitLayer(void);
+
+inside_state inside = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- contexts ------------------------------------------------------------------------------------ */
+
+static cl_context added(cl_context ctx)
+{
+    inside_look_for_libusm();
+    if (ctx)
+        inside_context_add(ctx);
+    return ctx;
+}
+
+static cl_context CL_API_CALL create_context(
+    const cl_context_properties *properties, cl_uint n, const cl_device_id *devices,
+    void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *user, cl_int *err)
+{
+    return added(inside.target->clCreateContext(properties, n, devices, notify, user, err));
+}
+
+static cl_context CL_API_CALL create_context_from_type(
+    const cl_context_properties *properties, cl_device_type                      type,
+    void(CL_CALLBACK *notify)(const char *, const void *, size_t, void *), void *user, cl_int *err)
+{
+    return added(inside.target->clCreateContextFromType(properties, type, notify, user, err));
+}
+
+static cl_int CL_API_CALL retain_context(cl_context ctx)
+{
+    cl_int err = inside.target->clRetainContext(ctx);
+
+    if (!err)
+        inside_context_retain(ctx);
+    return err;
+}
+
+static cl_int CL_API_CALL release_context(cl_context ctx)
+{
+    inside_context_release(ctx);
+    return inside.target->clReleaseContext(ctx);
+}
+
+/* ---- queues ---------------------------------------------------------------------------------------- */
+
+static cl_command_queue CL_API_CALL create_queue(cl_context ctx, cl_device_id dev,
+                                                 cl_command_queue_properties properties,
+                                                 cl_int                     *err)
+{
+    cl_command_queue queue = inside.target->clCreateCommandQueue(ctx, dev, properties, err);
+
+    if (queue)
+        inside_queue_add(ctx, queue);
+    return queue;
+}
+
+static cl_command_queue CL_API_CALL create_queue_with_properties(
+    cl_context ctx, cl_device_id dev, const cl_queue_properties *properties, cl_int *err)
+{
+    cl_command_queue queue =
+        inside.target->clCreateCommandQueueWithProperties(ctx, dev, properties, err);
+
+    if (queue)
+        inside_queue_add(ctx, queue);
+    return queue;
+}
+
+static cl_int CL_API_CALL retain_queue(cl_command_queue queue)
+{
+    cl_int err = inside.target->clRetainCommandQueue(queue);
+
+    if (!err)
+        inside_queue_retain(queue);
+    return err;
+}
+
+static cl_int CL_API_CALL release_queue(cl_command_queue queue)
+{
+    inside_queue_release(queue);
+    return inside.target->clReleaseCommandQueue(queue);
+}
+
+/* ---- extensions ----------------------------------------------------------------------------------- */
+
+/* libusm's own backend, where the program loads it later, comes by here. */
+static cl_int CL_API_CALL get_platforms(cl_uint n, cl_platform_id *platforms, cl_uint *n_ret)
+{
+    inside_look_for_libusm();
+    return inside.target->clGetPlatformIDs(n, platforms, n_ret);
+}
+
+static void *CL_API_CALL get_function(cl_platform_id platform, const char *name)
+{
+    void *theirs = inside.target->clGetExtensionFunctionAddressForPlatform(platform, name);
+    void *ours   = theirs ? inside_usm_function(name) : NULL;
+
+    inside_look_for_libusm();
+    if (ours)
+        atomic_store(&inside.platform, platform);
+    return ours ? ours : theirs;
+}
+
+/* ---- the loaders' entries -------------------------------------------------------------------------- */
+
+static cl_int tell(const void *from, size_t n, size_t size, void *value, size_t *size_ret)
+{
+    if (value && size < n)
+        return CL_INVALID_VALUE;
+    if (value)
+        memcpy(value, from, n);
+    if (size_ret)
+        *size_ret = n;
+    return CL_SUCCESS;
+}
+
+EXPORT cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t size, void *value,
+                                         size_t *size_ret)
+{
+    const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+    static const char          name[]  = "libusm";
+
+    if (what == CL_LAYER_API_VERSION)
+        return tell(&version, sizeof version, size, value, size_ret);
+    return what == CL_LAYER_NAME ? tell(name, sizeof name, size, value, size_ret)
+                                 : CL_INVALID_VALUE;
+}
+
+EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *below, cl_uint *n_ret,
+                                      const cl_icd_dispatch **dispatch)
+{
+    static cl_icd_dispatch table; /* the loader's for as long as the process lives */
+
+    if (!below || !n_ret || !dispatch || n < sizeof table / sizeof(void *)) /* an older loader */
+        return CL_INVALID_VALUE;
+    inside.target                                  = below;
+    table                                          = *below;
+    table.clGetPlatformIDs                         = get_platforms;
+    table.clCreateContext                          = create_context;
+    table.clCreateContextFromType                  = create_context_from_type;
+    table.clRetainContext                          = retain_context;
+    table.clReleaseContext                         = release_context;
+    table.clCreateCommandQueue                     = create_queue;
+    table.clCreateCommandQueueWithProperties       = create_queue_with_properties;
+    table.clRetainCommandQueue                     = retain_queue;
+    table.clReleaseCommandQueue                    = release_queue;
+    table.clGetExtensionFunctionAddressForPlatform = get_function;
+    table.clSVMAlloc                               = inside_svm_alloc;
+    table.clSVMFree                                = inside_svm_free;
+    table.clEnqueueSVMFree                         = inside_enqueue_svm_free;
+    table.clSetKernelExecInfo                      = inside_set_exec_info;
+    *n_ret                                         = sizeof table / sizeof(void *);
+    *dispatch                                      = &table;
+    return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL clInitLayerWithProperties(cl_uint n, const cl_icd_dispatch *below,
+                                             cl_uint *n_ret, const cl_icd_dispatch **dispatch,
+                                             const void *properties)
+{
+    (void)properties;
+    return clInitLayer(n, below, n_ret, dispatch);
+}
+
+/* The loader goes away, mostly as the process ends, and the drivers with it or before it: what the pools
+ * hold is not given back. */
+cl_int CL_API_CALL clDeinitLayer(void)
+{
+    return CL_SUCCESS;
+}
