@@ -529,6 +529,28 @@ static void a_program_that_leaks_ends_well(void)
     run(leak, false, true);
 }
 
+/* ---- libusm in the program ------------------------------------------------------------------------- */
+
+static void have_libusm(void)
+{
+    sort  s = cl.device ? DEVICE : SVM;
+    long  before;
+    void *p = get(s, 100);
+
+    CHECK(dlopen(TEST_BACKEND, RTLD_NOW) != NULL); /* which then asks for platforms */
+    CHECK_INT(cl.clGetPlatformIDs(1, &on.platform, NULL), 0);
+    before = allocs_of(s);
+    give(s, get(s, 100));
+    CHECK_INT(allocs_of(s), before + 1);
+    give(s, p); /* still a pool's */
+    close_device();
+}
+
+static void a_program_with_libusm_of_its_own_is_left_alone(void)
+{
+    run(have_libusm, false, false);
+}
+
 /* ---- threads ------------------------------------------------------------------------------------------- */
 
 static void *churn(void *arg)
@@ -580,6 +602,7 @@ static const plain_case cases[] = {
     CASE(a_blocking_free_waits_for_released_queues_too),
     CASE(a_context_takes_its_pools_along),
     CASE(a_program_that_leaks_ends_well),
+    CASE(a_program_with_libusm_of_its_own_is_left_alone),
     CASE(threads_share_the_pools),
     {NULL, NULL},
 };
