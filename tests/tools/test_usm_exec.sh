@@ -14,7 +14,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/usm-exec-test.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
-unset LD_PRELOAD USM_MEMORY_LIMIT USM_TRACE
+unset LD_PRELOAD OPENCL_LAYERS USM_MEMORY_LIMIT USM_TRACE
 passed=0 failed=0
 cd "$work" || exit 1
 
@@ -71,6 +71,13 @@ says out libc.so.6:
 says out libusm_inside_umf.so
 expect 0 'what is opened' -v true
 says err 'usm-exec: umf: device, host and shared memory of SYCL over Level Zero'
+says err 'usm-exec: opencl: ' # not opened where OpenCL's headers were not
+# shellcheck disable=SC2016
+OPENCL_LAYERS=/mine.so expect 0 'layers of its own' -v sh -c 'echo "$OPENCL_LAYERS"'
+says out /mine.so
+if grep -q 'opencl: USM and SVM of OpenCL' err; then
+    says out libusm_inside_opencl.so
+fi
 # shellcheck disable=SC2016
 expect 0 'a seam left out' -v --off umf sh -c 'echo "[${LD_PRELOAD:-}]"'
 says out '[]'

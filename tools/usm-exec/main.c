@@ -26,7 +26,8 @@ static const char help[] =
     "runtimes that they use.\n"
     "\n"
     "  -v, --verbose     say which seams are opened, and why others are not\n"
-    "      --off NAME    leave a seam out; may be given again: umf (SYCL over Level Zero)\n"
+    "      --off NAME    leave a seam out; may be given again: umf (SYCL over Level Zero),\n"
+    "                    opencl\n"
     "  -l, --limit TEXT  most memory to hold, as device:4G (USM_MEMORY_LIMIT)\n"
     "  -r, --report      print on stderr, when PROGRAM has ended, what its pools did\n"
     "  -V, --version\n"
@@ -42,6 +43,7 @@ typedef struct seam {
 static const seam seams[] = {
     {"umf", "libusm_inside_umf.so", "LD_PRELOAD",
      "device, host and shared memory of SYCL over Level Zero"},
+    {"opencl", "libusm_inside_opencl.so", "OPENCL_LAYERS", "USM and SVM of OpenCL"},
 };
 
 #define SEAMS (sizeof seams / sizeof *seams)
@@ -62,7 +64,7 @@ static int take_off(const tool *t, const tool_option *o, void *line, const char 
             c->off |= (uint32_t)1 << i;
             return -1;
         }
-    return tool_misuse(t, "--off wants the name of a seam: umf");
+    return tool_misuse(t, "--off wants the name of a seam: umf, opencl");
 }
 
 /* What is wrong with a limit is said before the program starts. */
