@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The program's contexts and queues, as far as pools have to know of them: how long a context lives,
- * and what a blocking free waits for.
+/* The program's contexts and queues, as far as pools have to know of them: how long a context
+ * lives, and what a blocking free waits for.
  *
- * A driver's memory may hold a reference to its context (PoCL's does), so the pools must go before the
- * program's last reference does.  The layer counts the program's own references.  When it has released
- * the last and freed the last block, the pools end, and their areas with them.  A program that leaks its
- * blocks leaks the context; where the driver destroys that all the same, a callback tells. */
+ * A driver's memory may hold a reference to its context (PoCL's does), so the pools must go before
+ * the program's last reference does.  The layer counts the program's own references.  When it has
+ * released the last and freed the last block, the pools end, and their areas with them.  A program
+ * that leaks its blocks leaks the context; where the driver destroys that all the same, a callback
+ * tells. */
 #include "layer.h"
 
 #include <link.h>
@@ -26,7 +27,7 @@ struct inside_marker {
     inside_marker *next;
 };
 
-/* ---- libusm in the program -------------------------------------------------------------------- */
+/* ---- libusm in the program ------------------------------------------------------------------- */
 
 static int is_backend(struct dl_phdr_info *info, size_t size, void *found)
 {
@@ -49,7 +50,7 @@ void inside_look_for_libusm(void)
         atomic_store(&inside.stands_aside, true);
 }
 
-/* ---- what a context has ------------------------------------------------------------------------ */
+/* ---- what a context has ---------------------------------------------------------------------- */
 
 static size_t devices_of(cl_context handle, cl_device_id *devices)
 {
@@ -86,8 +87,8 @@ static inside_driver driver_of_platform(cl_platform_id platform)
     return d;
 }
 
-/* A device with memory of its own may move shared memory by whole allocations: two blocks in one would
- * overwrite each other's data. */
+/* A device with memory of its own may move shared memory by whole allocations: two blocks in one
+ * would overwrite each other's data. */
 static bool may_cut(const cl_device_id *devices, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -101,7 +102,7 @@ static bool may_cut(const cl_device_id *devices, size_t n)
     return true;
 }
 
-/* ---- contexts ------------------------------------------------------------------------------------ */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 inside_context *inside_context_find(cl_context handle)
 {
@@ -129,12 +130,13 @@ inside_driver inside_driver_of(cl_context handle)
     return d;
 }
 
-static void free_markers(inside_marker *marker)
+static void free_markers(inside_marker *marker, bool has_events)
 {
     while (marker) {
         inside_marker *next = marker->next;
 
-        (void)inside.target->clReleaseEvent(marker->event);
+        if (has_events)
+            (void)inside.target->clReleaseEvent(marker->event);
         free(marker);
         marker = next;
     }
@@ -156,16 +158,21 @@ static void end_context(inside_context *ctx)
         ctx->queues = queue->next;
         free(queue);
     }
-    free_markers(ctx->markers);
+    /* An event holds its context: the driver that has destroyed that all the same has done so
+     * with both. */
+    free_markers(ctx->markers, !atomic_load(&ctx->is_destroyed));
     free(ctx);
 }
 
-/* The driver destroys a context whose blocks the program has leaked: the areas go with it. */
+/* The driver destroys a context whose blocks the program has leaked: the areas go with it.  As the
+ * process ends, drivers destroy what is left, in an order of theirs. */
 static void CL_CALLBACK on_destroyed(cl_context handle, void *user)
 {
     inside_context *ctx;
 
     (void)user;
+    if (atomic_load(&inside.is_exiting))
+        return;
     pthread_mutex_lock(&inside.lock);
     ctx = inside.contexts;
     while (ctx && !(ctx->handle == handle && ctx->references == 0))
@@ -241,7 +248,7 @@ void inside_context_unuse(inside_context *ctx)
         end_context(ctx);
 }
 
-/* ---- queues ---------------------------------------------------------------------------------------- */
+/* ---- queues ---------------------------------------------------------------------------------- */
 
 void inside_queue_add(cl_context handle, cl_command_queue queue)
 {
@@ -336,7 +343,7 @@ static void add_marker(inside_context *ctx, cl_command_queue queue)
     marker->next = ctx->markers;
     ctx->markers = marker;
     pthread_mutex_unlock(&inside.lock);
-    free_markers(ended);
+    free_markers(ended, true);
 }
 
 /* A released queue goes on with its commands, which a blocking free has to wait for. */
@@ -361,7 +368,7 @@ void inside_queue_release(cl_command_queue queue)
     }
 }
 
-/* ---- waiting --------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* One of the two. */
 typedef struct awaited {

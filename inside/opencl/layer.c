@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A layer of OpenCL's loaders (OPENCL_LAYERS): the entries that they look for, and the calls of a program
- * that the layer sees.  All others go to the driver as they are. */
+/* A layer of OpenCL's loaders (OPENCL_LAYERS): the entries that they look for, and the calls of a
+ * program that the layer sees.  All others go to the driver as they are. */
 #include "layer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Newer headers declare it, with a type that older ones do not have. */
@@ -21,7 +22,7 @@ EXPORT cl_int CL_API_CALL clDeinitLayer(void);
 
 inside_state inside = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- contexts ------------------------------------------------------------------------------------ */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 static cl_context added(cl_context ctx)
 {
@@ -60,7 +61,7 @@ static cl_int CL_API_CALL release_context(cl_context ctx)
     return inside.target->clReleaseContext(ctx);
 }
 
-/* ---- queues ---------------------------------------------------------------------------------------- */
+/* ---- queues ---------------------------------------------------------------------------------- */
 
 static cl_command_queue CL_API_CALL create_queue(cl_context ctx, cl_device_id dev,
                                                  cl_command_queue_properties properties,
@@ -99,7 +100,7 @@ static cl_int CL_API_CALL release_queue(cl_command_queue queue)
     return inside.target->clReleaseCommandQueue(queue);
 }
 
-/* ---- extensions ----------------------------------------------------------------------------------- */
+/* ---- extensions ------------------------------------------------------------------------------ */
 
 /* libusm's own backend, where the program loads it later, comes by here. */
 static cl_int CL_API_CALL get_platforms(cl_uint n, cl_platform_id *platforms, cl_uint *n_ret)
@@ -119,7 +120,7 @@ static void *CL_API_CALL get_function(cl_platform_id platform, const char *name)
     return ours ? ours : theirs;
 }
 
-/* ---- the loaders' entries -------------------------------------------------------------------------- */
+/* ---- the loaders' entries -------------------------------------------------------------------- */
 
 static cl_int tell(const void *from, size_t n, size_t size, void *value, size_t *size_ret)
 {
@@ -144,6 +145,11 @@ EXPORT cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t size, void *
                                  : CL_INVALID_VALUE;
 }
 
+static void at_exit(void)
+{
+    atomic_store(&inside.is_exiting, true);
+}
+
 EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *below, cl_uint *n_ret,
                                       const cl_icd_dispatch **dispatch)
 {
@@ -151,6 +157,7 @@ EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *below, c
 
     if (!below || !n_ret || !dispatch || n < sizeof table / sizeof(void *)) /* an older loader */
         return CL_INVALID_VALUE;
+    (void)atexit(at_exit);
     inside.target                                  = below;
     table                                          = *below;
     table.clGetPlatformIDs                         = get_platforms;
@@ -180,8 +187,8 @@ cl_int CL_API_CALL clInitLayerWithProperties(cl_uint n, const cl_icd_dispatch *b
     return clInitLayer(n, below, n_ret, dispatch);
 }
 
-/* The loader goes away, mostly as the process ends, and the drivers with it or before it: what the pools
- * hold is not given back. */
+/* The loader goes away, mostly as the process ends, and the drivers with it or before it: what the
+ * pools hold is not given back. */
 cl_int CL_API_CALL clDeinitLayer(void)
 {
     return CL_SUCCESS;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Pools of libusm inside OpenCL programs that do not know libusm: what the files of the layer share.
+/* Pools of libusm inside OpenCL programs that do not know libusm: what the files of the layer
+ * share.
  *
  *     program -> loader -> layer.c -> usm.c, svm.c -> pool.c --usm_pool--> slab
  *                            |                                              |
  *                            +--> context.c       driver <--usm_area_source-+
  *
- * Sizes are bytes.  Any thread may call.  No lock of the layer is held while libusm is called, nor while
- * the driver is, but to retain something or ask an event's status. */
+ * Sizes are bytes.  Any thread may call.  No lock of the layer is held while libusm is called, nor
+ * while the driver is, but to retain something or ask an event's status. */
 #ifndef USM_INSIDE_OPENCL_LAYER_H
 #define USM_INSIDE_OPENCL_LAYER_H
 
@@ -25,8 +26,8 @@ typedef struct inside_pool    inside_pool;
 typedef struct inside_queue   inside_queue;
 typedef struct inside_marker  inside_marker;
 
-/* The sorts of memory that are pooled.  SVM of coarse grain is never touched by libusm, as it may not be
- * mapped. */
+/* The sorts of memory that are pooled.  SVM of coarse grain is never touched by libusm, as it may
+ * not be mapped. */
 typedef enum inside_sort {
     INSIDE_HOST,
     INSIDE_DEVICE,
@@ -62,7 +63,7 @@ struct inside_context {
 /* All variables of the layer. */
 typedef struct inside_state {
     const cl_icd_dispatch  *target; /* fixed by clInitLayer(): the next layer, or the drivers */
-    _Atomic(bool)           stands_aside;
+    _Atomic(bool)           stands_aside, is_exiting;
     _Atomic(unsigned)       generation; /* changes when a pool ends: threads remember one each */
     _Atomic(bool)           has_pools;
     _Atomic(cl_platform_id) platform; /* asked for a function last: it says what is wrong with a
@@ -75,9 +76,10 @@ typedef struct inside_state {
 
 extern inside_state inside;
 
-/* ---- context.c ---- */
+/* ---- context.c ------------------------------------------------------------------------------- */
 
-/* Looks whether libusm's own OpenCL backend is in this process; then the layer serves nothing more. */
+/* Looks whether libusm's own OpenCL backend is in this process; then the layer serves nothing
+ * more. */
 void inside_look_for_libusm(void);
 /* With the lock.  NULL: not known, or the program has released it. */
 inside_context *inside_context_find(cl_context handle);
@@ -96,7 +98,7 @@ void inside_queue_release(cl_command_queue queue);
 /* Waits for all commands in the context's queues, those that the program has released too. */
 cl_int inside_context_wait(const inside_context *ctx);
 
-/* ---- pool.c ---- */
+/* ---- pool.c ---------------------------------------------------------------------------------- */
 
 /* A block; NULL: the driver is to be asked.  dev NULL: no device of its own. */
 void *inside_alloc(cl_context ctx, cl_device_id dev, inside_sort sort, size_t size, size_t align);
@@ -110,7 +112,7 @@ void *inside_area_start(const void *p);
 /* Ends the pools of a context. */
 void inside_pools_end(const inside_context *ctx);
 
-/* ---- usm.c, svm.c ---- */
+/* ---- usm.c, svm.c ---------------------------------------------------------------------------- */
 
 /* The layer's function for an extension's name; NULL: it has none. */
 void              *inside_usm_function(const char *name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The pools: one for each context, device and sort of memory, made when it is first asked for.  Their
- * areas are the driver's own allocations in that context, so that what it knows of its memory stays
- * true. */
+/* The pools: one for each context, device and sort of memory, made when it is first asked for.
+ * Their areas are the driver's own allocations in that context, so that what it knows of its memory
+ * stays true. */
 #include "layer.h"
 
 #include <search.h>
@@ -49,7 +49,7 @@ static __thread struct {
     inside_pool       *pool;
 } last_found;
 
-/* ---- areas ---------------------------------------------------------------------------------------- */
+/* ---- areas ----------------------------------------------------------------------------------- */
 
 /* Areas that overlap are equal: an address is an area of one byte. */
 static int compare(const void *a, const void *b)
@@ -109,7 +109,7 @@ void *inside_area_start(const void *p)
     return (void *)start;
 }
 
-/* ---- the source: areas from the driver ---------------------------------------------------------- */
+/* ---- the source: areas from the driver ------------------------------------------------------- */
 
 static void give_back(const inside_pool *pool, void *p)
 {
@@ -149,8 +149,8 @@ static void *ask_driver(const inside_pool *pool, size_t size, cl_uint align)
     return err ? NULL : p;
 }
 
-/* A driver's code hides what it means.  Where it was not about memory, the driver is asked again for the
- * block, and its own code is the program's answer. */
+/* A driver's code hides what it means.  Where it was not about memory, the driver is asked again
+ * for the block, and its own code is the program's answer. */
 static usm_status take_area(void *user, usm_kind kind, size_t size, size_t align, void **p)
 {
     const inside_pool *pool = user;
@@ -180,7 +180,7 @@ static usm_status give_area(void *user, usm_kind kind, void *p, size_t size)
     return USM_OK;
 }
 
-/* ---- making and ending ---------------------------------------------------------------------------- */
+/* ---- making and ending ----------------------------------------------------------------------- */
 
 static usm_kind kind_of(inside_sort sort)
 {
@@ -290,7 +290,7 @@ void inside_pools_end(const inside_context *ctx)
     }
 }
 
-/* ---- blocks --------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static inside_pool *pool_for_slow(cl_context handle, cl_device_id dev, inside_sort sort)
 {

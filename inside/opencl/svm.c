@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Shared virtual memory, and the pointers that a kernel is told of.
  *
- * A pool for coarse grain and one for fine; memory with atomics, or that kernels only read or write, is
- * the driver's. */
+ * A pool for coarse grain and one for fine; memory with atomics, or that kernels only read or
+ * write, is the driver's. */
 #include "layer.h"
 
 #include <stdint.h>
@@ -30,7 +30,7 @@ void CL_API_CALL inside_svm_free(cl_context ctx, void *p)
         inside.target->clSVMFree(ctx, p);
 }
 
-/* ---- lists of pointers ------------------------------------------------------------------------ */
+/* ---- lists of pointers ----------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {
@@ -39,8 +39,8 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Replaces pointers by the starts of their areas, each once; returns how many are left.  A driver knows
- * allocations by their start. */
+/* Replaces pointers by the starts of their areas, each once; returns how many are left.  A driver
+ * knows allocations by their start. */
 static size_t to_areas(void **pointers, size_t n)
 {
     size_t kept = 0;
@@ -57,7 +57,7 @@ static size_t to_areas(void **pointers, size_t n)
     return kept;
 }
 
-/* ---- clEnqueueSVMFree ---------------------------------------------------------------------------- */
+/* ---- clEnqueueSVMFree ------------------------------------------------------------------------ */
 
 /* What the queue frees when it is there. */
 typedef struct later {
@@ -115,7 +115,7 @@ cl_int CL_API_CALL inside_enqueue_svm_free(cl_command_queue queue, cl_uint n, vo
     return err;
 }
 
-/* ---- clSetKernelExecInfo --------------------------------------------------------------------------- */
+/* ---- clSetKernelExecInfo --------------------------------------------------------------------- */
 
 cl_int CL_API_CALL inside_set_exec_info(cl_kernel kernel, cl_kernel_exec_info what, size_t size,
                                         const void *value)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A layer for OpenCL's loaders that stands before the driver and counts the calls for memory that reach it,
- * for processes with one platform. */
+/* A layer for OpenCL's loaders that stands before the driver and counts the calls for memory that
+ * reach it, for processes with one platform. */
 #include "cl_count.h"
 
 #define CL_TARGET_OPENCL_VERSION 300

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The layer of inside/opencl: each case is a program of its own, which knows nothing of it, and runs over
- * each loader that there is: the system's, and Khronos' that comes with Intel's runtime.  Before the
- * driver stands a layer that counts.
+/* The layer of inside/opencl: each case is a program of its own, which knows nothing of it, and
+ * runs over each loader that there is: the system's, and Khronos' that comes with Intel's runtime.
+ * Before the driver stands a layer that counts.
  *
  * Over a driver without USM (PoCL 3.1) the cases of USM are skipped. */
 #include "cl_count.h"
@@ -78,9 +78,10 @@ static struct {
     void (*run)(void);
 } next;
 
-/* ---- the program's beginning and end ------------------------------------------------------------ */
+/* ---- the program's beginning and end --------------------------------------------------------- */
 
-/* Khronos' loader in Intel's wheel needs libraries of its folder, and does not say where they are. */
+/* Khronos' loader in Intel's wheel needs libraries of its folder, and does not say where they
+ * are. */
 static void load_neighbours(const char *loader)
 {
     static const char *const names[] = {"libintlc.so.5", "libimf.so", "libirng.so", "libsvml.so"};
@@ -184,7 +185,7 @@ static void run(void (*fn)(void), bool needs_usm, bool without_too)
         run_one(khronos, true);
 }
 
-/* ---- memory of any sort --------------------------------------------------------------------------- */
+/* ---- memory of any sort ---------------------------------------------------------------------- */
 
 typedef enum sort { HOST, DEVICE, SHARED, SVM } sort;
 
@@ -222,7 +223,7 @@ static long allocs_of(sort s)
     return s == SVM ? on.count->svm_allocs : on.count->usm_allocs;
 }
 
-/* ---- a program that computes ------------------------------------------------------------------------ */
+/* ---- a program that computes ----------------------------------------------------------------- */
 
 static cl_kernel kernel_of(cl_program *prog)
 {
@@ -313,7 +314,7 @@ static void svm_is_pooled_and_computes_the_same(void)
     run(compute_svm, false, true);
 }
 
-/* ---- queries ------------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 static size_t query(const void *p, cl_mem_info_intel what)
 {
@@ -348,7 +349,7 @@ static void queries_answer_for_the_block(void)
     run(ask, true, true);
 }
 
-/* ---- what is the driver's ------------------------------------------------------------------------- */
+/* ---- what is the driver's -------------------------------------------------------------------- */
 
 static void expect_driver(long before, void *p)
 {
@@ -398,7 +399,7 @@ static void wrong_frees_are_errors(void)
     run(free_wrongly, true, false);
 }
 
-/* ---- frees in the order of queues -------------------------------------------------------------------- */
+/* ---- frees in the order of queues ------------------------------------------------------------ */
 
 static _Atomic(int) called;
 
@@ -473,7 +474,7 @@ static void a_blocking_free_waits_for_released_queues_too(void)
     run(wait_for_released_queue, true, false);
 }
 
-/* ---- lives of contexts -------------------------------------------------------------------------------- */
+/* ---- lives of contexts ----------------------------------------------------------------------- */
 
 static void release_in_any_order(void)
 {
@@ -529,7 +530,7 @@ static void a_program_that_leaks_ends_well(void)
     run(leak, false, true);
 }
 
-/* ---- libusm in the program ------------------------------------------------------------------------- */
+/* ---- libusm in the program ------------------------------------------------------------------- */
 
 static void have_libusm(void)
 {
@@ -551,7 +552,7 @@ static void a_program_with_libusm_of_its_own_is_left_alone(void)
     run(have_libusm, false, false);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void *churn(void *arg)
 {
