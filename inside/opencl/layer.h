@@ -100,8 +100,10 @@ cl_int inside_context_wait(const inside_context *ctx);
 
 /* ---- pool.c ---------------------------------------------------------------------------------- */
 
-/* A block; NULL: the driver is to be asked.  dev NULL: no device of its own. */
-void *inside_alloc(cl_context ctx, cl_device_id dev, inside_sort sort, size_t size, size_t align);
+/* A block; NULL: the driver is to be asked, unless *is_refused: a limit (USM_MEMORY_LIMIT) is
+ * reached. dev NULL: no device of its own. */
+void *inside_alloc(cl_context ctx, cl_device_id dev, inside_sort sort, size_t size, size_t align,
+                   bool *is_refused);
 /* Frees a block, after its context's commands if is_blocking.  false: it is the driver's.
  * *err: CL_INVALID_VALUE for what is not the start of a live block. */
 bool inside_free(void *p, bool is_blocking, cl_int *err);

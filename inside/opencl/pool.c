@@ -14,7 +14,7 @@
 #include <usm/source.h>
 #include <usm/status.h>
 
-#define MOST_SIZE  ((size_t)4 << 20)  /* of a block; larger ones are the driver's */
+#define MOST_SIZE  ((size_t)4 << 20)  /* of a block that is kept when it is freed */
 #define MOST_ALIGN 128                /* OpenCL's own: that of its largest type */
 #define AREA_ALIGN ((size_t)64 << 10) /* what drivers for GPUs align to; libusm checks */
 
@@ -24,8 +24,9 @@ struct inside_pool {
     inside_sort     sort;
     usm_area_source source;
     usm_context    *ctx;
-    usm_pool       *pool; /* NULL: it could not be made, and the driver serves */
-    inside_pool    *next; /* guarded by inside.lock */
+    usm_pool       *pool, *direct; /* direct: for blocks beyond MOST_SIZE.  NULL: they could not be
+                                      made, and the driver serves */
+    inside_pool    *next;          /* guarded by inside.lock */
 };
 
 /* A piece of memory that the driver gave. */
@@ -201,8 +202,8 @@ static bool driver_has(const inside_driver *d, inside_sort sort)
 static void open_pool(inside_pool *pool)
 {
     usm_native_desc native = USM_NATIVE_DESC_INIT;
-    usm_pool_desc   desc   = USM_POOL_DESC_INIT;
-    usm_kind        kind   = kind_of(pool->sort);
+    usm_pool_desc   desc = USM_POOL_DESC_INIT, direct = desc;
+    usm_kind        kind = kind_of(pool->sort);
 
     pool->source           = (usm_area_source)USM_AREA_SOURCE_INIT;
     pool->source.user      = pool;
@@ -215,9 +216,12 @@ static void open_pool(inside_pool *pool)
     native.backend         = "source";
     native.handle          = &pool->source;
     desc.min_align         = MOST_ALIGN;
+    direct.min_align       = MOST_ALIGN;
+    direct.name            = "direct";
     if ((pool->sort == INSIDE_SHARED || pool->sort == INSIDE_SVM) && !pool->owner->may_cut)
         desc.name = "whole";
     if (usm_context_from_native(&native, &pool->ctx) != USM_OK ||
+        usm_pool_create(pool->ctx, NULL, kind, &direct, &pool->direct) != USM_OK ||
         usm_pool_create(pool->ctx, NULL, kind, &desc, &pool->pool) != USM_OK)
         (void)fprintf(stderr, "usm: the OpenCL driver serves memory itself: %s\n",
                       usm_last_error());
@@ -225,6 +229,7 @@ static void open_pool(inside_pool *pool)
 
 static void close_pool(inside_pool *pool)
 {
+    usm_pool_destroy(pool->direct);
     usm_pool_destroy(pool->pool);
     usm_context_destroy(pool->ctx);
     free(pool);
@@ -323,21 +328,26 @@ static inside_pool *pool_for(cl_context handle, cl_device_id dev, inside_sort so
     return pool;
 }
 
-void *inside_alloc(cl_context ctx, cl_device_id dev, inside_sort sort, size_t size, size_t align)
+void *inside_alloc(cl_context ctx, cl_device_id dev, inside_sort sort, size_t size, size_t align,
+                   bool *is_refused)
 {
     inside_pool *pool;
     void        *p;
 
-    if (size == 0 || size > MOST_SIZE || align > MOST_ALIGN || (align & (align - 1)) != 0 ||
+    *is_refused = false;
+    if (size == 0 || align > MOST_ALIGN || (align & (align - 1)) != 0 ||
         atomic_load_explicit(&inside.stands_aside, memory_order_relaxed))
         return NULL;
     pool = pool_for(ctx, dev, sort);
     if (!pool)
         return NULL;
     atomic_fetch_add(&pool->owner->uses, 1);
-    p = usm_pool_malloc(pool->pool, size); /* its least alignment is MOST_ALIGN */
-    if (!p)
+    p = usm_pool_malloc(size <= MOST_SIZE ? pool->pool : pool->direct,
+                        size); /* both align enough */
+    if (!p) {
+        *is_refused = usm_last_status() == USM_E_BUDGET;
         inside_context_unuse(pool->owner);
+    }
     return p;
 }
 

@@ -12,14 +12,15 @@
 void *CL_API_CALL inside_svm_alloc(cl_context ctx, cl_svm_mem_flags flags, size_t size,
                                    cl_uint align)
 {
-    cl_svm_mem_flags grain = flags & ~(cl_svm_mem_flags)CL_MEM_READ_WRITE;
-    void            *p     = NULL;
+    cl_svm_mem_flags grain      = flags & ~(cl_svm_mem_flags)CL_MEM_READ_WRITE;
+    bool             is_refused = false;
+    void            *p          = NULL;
 
     if (grain == 0)
-        p = inside_alloc(ctx, NULL, INSIDE_SVM, size, align);
+        p = inside_alloc(ctx, NULL, INSIDE_SVM, size, align, &is_refused);
     else if (grain == CL_MEM_SVM_FINE_GRAIN_BUFFER)
-        p = inside_alloc(ctx, NULL, INSIDE_SVM_FINE, size, align);
-    return p ? p : inside.target->clSVMAlloc(ctx, flags, size, align);
+        p = inside_alloc(ctx, NULL, INSIDE_SVM_FINE, size, align, &is_refused);
+    return p || is_refused ? p : inside.target->clSVMAlloc(ctx, flags, size, align);
 }
 
 void CL_API_CALL inside_svm_free(cl_context ctx, void *p)

@@ -6,6 +6,13 @@
 
 #include <string.h>
 
+/* What the program asks for. */
+typedef struct inside_request {
+    const cl_mem_properties_intel *properties;
+    size_t                         size;
+    cl_uint                        align;
+} inside_request;
+
 /* No property but flags that are 0. */
 static bool is_default(const cl_mem_properties_intel *properties)
 {
@@ -15,42 +22,54 @@ static bool is_default(const cl_mem_properties_intel *properties)
     return true;
 }
 
-static void *served(cl_context ctx, cl_device_id dev, inside_sort sort,
-                    const cl_mem_properties_intel *properties, size_t size, cl_uint align,
-                    cl_int *err)
+/* false: the driver is to be asked. */
+static bool is_served(cl_context ctx, cl_device_id dev, inside_sort sort,
+                      const inside_request *request, void **p, cl_int *err)
 {
-    void *p = is_default(properties) ? inside_alloc(ctx, dev, sort, size, align) : NULL;
+    bool is_refused = false;
 
-    if (p && err)
-        *err = CL_SUCCESS;
-    return p;
+    *p = NULL;
+    if (is_default(request->properties))
+        *p = inside_alloc(ctx, dev, sort, request->size, request->align, &is_refused);
+    if (err && (*p || is_refused))
+        *err = is_refused ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
+    return *p || is_refused;
 }
 
 /* A driver without the function has not given the program this one either. */
 static void *CL_API_CALL host_alloc(cl_context ctx, const cl_mem_properties_intel *properties,
                                     size_t size, cl_uint align, cl_int *err)
 {
-    void *p = served(ctx, NULL, INSIDE_HOST, properties, size, align, err);
+    const inside_request request = {properties, size, align};
+    void                *p;
 
-    return p ? p : inside_driver_of(ctx).host_alloc(ctx, properties, size, align, err);
+    if (is_served(ctx, NULL, INSIDE_HOST, &request, &p, err))
+        return p;
+    return inside_driver_of(ctx).host_alloc(ctx, properties, size, align, err);
 }
 
 static void *CL_API_CALL device_alloc(cl_context ctx, cl_device_id dev,
                                       const cl_mem_properties_intel *properties, size_t size,
                                       cl_uint align, cl_int *err)
 {
-    void *p = dev ? served(ctx, dev, INSIDE_DEVICE, properties, size, align, err) : NULL;
+    const inside_request request = {properties, size, align};
+    void                *p;
 
-    return p ? p : inside_driver_of(ctx).device_alloc(ctx, dev, properties, size, align, err);
+    if (dev && is_served(ctx, dev, INSIDE_DEVICE, &request, &p, err))
+        return p;
+    return inside_driver_of(ctx).device_alloc(ctx, dev, properties, size, align, err);
 }
 
 static void *CL_API_CALL shared_alloc(cl_context ctx, cl_device_id dev,
                                       const cl_mem_properties_intel *properties, size_t size,
                                       cl_uint align, cl_int *err)
 {
-    void *p = served(ctx, dev, INSIDE_SHARED, properties, size, align, err);
+    const inside_request request = {properties, size, align};
+    void                *p;
 
-    return p ? p : inside_driver_of(ctx).shared_alloc(ctx, dev, properties, size, align, err);
+    if (is_served(ctx, dev, INSIDE_SHARED, &request, &p, err))
+        return p;
+    return inside_driver_of(ctx).shared_alloc(ctx, dev, properties, size, align, err);
 }
 
 static cl_int CL_API_CALL mem_free(cl_context ctx, void *p)

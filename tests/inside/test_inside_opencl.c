@@ -530,6 +530,62 @@ static void a_program_that_leaks_ends_well(void)
     run(leak, false, true);
 }
 
+/* ---- libusm's settings ----------------------------------------------------------------------- */
+
+static void *try(sort s, size_t size, cl_int *err)
+{
+    *err = CL_SUCCESS;
+    return s == DEVICE ? cl.device(on.ctx, on.dev, NULL, size, 0, err)
+                       : cl.clSVMAlloc(on.ctx, CL_MEM_READ_WRITE, size, 0);
+}
+
+static void run_out(void)
+{
+    sort   s = cl.device ? DEVICE : SVM;
+    cl_int err;
+    void  *large = get(s, 6 * MIB), *small[100];
+    int    n     = 0;
+
+    CHECK(try(s, 6 * MIB, &err) == NULL);
+    CHECK_INT(err, s == DEVICE ? CL_OUT_OF_RESOURCES : CL_SUCCESS);
+    while (n < 100 && (small[n] = try(s, 256 * KIB, &err)) != NULL)
+        n++;
+    CHECK(n > 0 && n <= 8);
+    give(s, large);
+    large = get(s, 5 * MIB);
+    give(s, large);
+    while (n > 0)
+        give(s, small[--n]);
+    close_device();
+}
+
+static void limited(void)
+{
+    CHECK(setenv("USM_MEMORY_LIMIT", "device:8M", 1) == 0);
+    run_out();
+}
+
+static void a_limit_is_out_of_memory(void)
+{
+    run(limited, false, false);
+}
+
+/* No pool can be made, in a program that was started without jemalloc. */
+static void misled(void)
+{
+    sort s = cl.device ? DEVICE : SVM;
+
+    CHECK(setenv("USM_POOL", "jemalloc", 1) == 0);
+    for (int i = 0; i < 100; i++)
+        give(s, get(s, 100));
+    close_device();
+}
+
+static void a_pool_that_cannot_be_made_fails_no_program(void)
+{
+    run(misled, false, false);
+}
+
 /* ---- libusm in the program ------------------------------------------------------------------- */
 
 static void have_libusm(void)
@@ -603,6 +659,8 @@ static const plain_case cases[] = {
     CASE(a_blocking_free_waits_for_released_queues_too),
     CASE(a_context_takes_its_pools_along),
     CASE(a_program_that_leaks_ends_well),
+    CASE(a_limit_is_out_of_memory),
+    CASE(a_pool_that_cannot_be_made_fails_no_program),
     CASE(a_program_with_libusm_of_its_own_is_left_alone),
     CASE(threads_share_the_pools),
     {NULL, NULL},
