@@ -143,7 +143,7 @@ int main(void)
 C
 "$cc" -shared -fPIC -I"$root/include" -I"$include" -o libsycl-test.so runtime.c "$library" &&
     "$cc" -O0 -o app app.c ./libsycl-test.so -Wl,-rpath,"$work:$(dirname "$library")" || failed=$((failed + 1))
-USM_TRACE_STACKS=all USM_DEVICE_SELECTOR=host:* expect 4 'a report' --report ./app
+USM_TRACE_STACKS=all USM_DEVICE_SELECTOR='host:*' expect 4 'a report' --report ./app
 says err '1000 allocations'
 says err 'the_app_allocates'
 
