@@ -316,7 +316,8 @@ static bool is_of(const usm__symbols *s, const range *r, prefixes names)
 }
 
 /* Index of the innermost frame that is in no such file; the depth if all are. */
-static uint32_t first_beyond(usm__symbols *s, const usm__profile_stack_info *stack, prefixes names)
+static uint32_t first_beyond(const usm__symbols *s, const usm__profile_stack_info *stack,
+                             const char *const *names)
 {
     uint32_t i = 0;
 
