@@ -296,21 +296,19 @@ const char *usm__symbols_name(usm__symbols *s, uint32_t source, uint64_t address
     return out;
 }
 
-/* Files whose names begin with one of these, for a frame to be passed over. */
-typedef const char *const prefixes[8];
-
-static prefixes libusm = {"libusm"};
+/* How the names of files begin whose frames are passed over. */
+static const char *const libusm[] = {"libusm", NULL};
 /* Runtimes that libusm serves inside programs that do not know it (inside/): what called the runtime
  * is the program. */
-static prefixes runtimes = {"libusm",  "libumf",    "libur_", "libpi_",
-                            "libsycl", "libOpenCL", "libze_"};
+static const char *const runtimes[] = {"libusm",  "libumf",    "libur_", "libpi_",
+                                       "libsycl", "libOpenCL", "libze_", NULL};
 
-static bool is_of(const usm__symbols *s, const range *r, prefixes names)
+static bool is_of(const usm__symbols *s, const range *r, const char *const *names)
 {
     const char *name = r ? base_name(s->modules[r->module].path) : "";
 
-    for (size_t i = 0; i < sizeof(prefixes) / sizeof(*names) && names[i]; i++)
-        if (strncmp(name, names[i], strlen(names[i])) == 0)
+    for (; *names; names++)
+        if (strncmp(name, *names, strlen(*names)) == 0)
             return true;
     return false;
 }
