@@ -62,21 +62,23 @@ static int compare(const void *a, const void *b)
     return y->start + y->size <= x->start ? 1 : 0;
 }
 
+/* false: no memory, or an area there that the driver has not been seen to free. */
 static bool remember(void *p, size_t size)
 {
-    area *a     = malloc(sizeof *a);
-    void *found = NULL;
+    area *a = malloc(sizeof *a);
+    bool  is_new;
+    void *found;
 
     if (!a)
         return false;
     *a = (area){(uintptr_t)p, size};
     pthread_mutex_lock(&inside.lock);
-    found = tsearch(a, &inside.areas, compare);
+    found  = tsearch(a, &inside.areas, compare);
+    is_new = found && *(area **)found == a; /* nodes change with the tree */
     pthread_mutex_unlock(&inside.lock);
-    if (found && *(area **)found == a)
-        return true;
-    free(a);
-    return false;
+    if (!is_new)
+        free(a);
+    return is_new;
 }
 
 static void forget(void *p)

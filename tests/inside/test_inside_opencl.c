@@ -18,6 +18,7 @@
 #define MIB     ((size_t)1 << 20)
 #define N       400 /* blocks of a program */
 #define SKIPPED 77
+#define LESS    (PLAIN_SANITIZED ? 10 : 1) /* sanitizers make drivers slow */
 
 /* Functions of the loader. */
 #define FUNCTIONS(X)                                                                               \
@@ -480,7 +481,7 @@ static void release_in_any_order(void)
 {
     sort s = cl.device ? DEVICE : SVM;
 
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 50 / LESS; i++) {
         cl_int     err   = 0;
         cl_context first = on.ctx, second = cl.clCreateContext(NULL, 1, &on.dev, NULL, NULL, &err);
         void      *p = get(s, 100), *q;
@@ -528,6 +529,27 @@ static void leak(void)
 static void a_program_that_leaks_ends_well(void)
 {
     run(leak, false, true);
+}
+
+static void hold_many(void)
+{
+    enum { MANY = 100000 / LESS };
+    sort   s = cl.device ? DEVICE : SVM;
+    void **p = calloc(MANY, sizeof *p);
+
+    CHECK(p != NULL);
+    for (int i = 0; i < MANY; i++)
+        p[i] = get(s, 64 + (size_t)i % 512);
+    CHECK(allocs_of(s) < 100);
+    for (int i = 0; i < MANY; i++)
+        give(s, p[(size_t)i * 7919 % MANY]);
+    free(p);
+    close_device();
+}
+
+static void a_hundred_thousand_blocks_live(void)
+{
+    run(hold_many, false, false);
 }
 
 /* ---- libusm's settings ----------------------------------------------------------------------- */
@@ -616,7 +638,7 @@ static void *churn(void *arg)
     uint64_t *p[100] = {NULL};
     sort      s      = cl.host ? HOST : SVM;
 
-    for (int i = 0; i < 10000; i++) {
+    for (int i = 0; i < 10000 / LESS; i++) {
         unsigned k = (unsigned)rand_r(&seed) % 100;
 
         if (p[k]) {
@@ -649,6 +671,53 @@ static void threads_share_the_pools(void)
     run(work_in_threads, false, false);
 }
 
+/* Contexts come and go, and the layer keeps them apart. */
+static void *own_contexts(void *arg)
+{
+    for (int i = 0; i < 30 / LESS; i++) {
+        cl_int           err   = 0;
+        cl_context       ctx   = cl.clCreateContext(NULL, 1, &on.dev, NULL, NULL, &err);
+        cl_command_queue queue = cl.clCreateCommandQueueWithProperties(ctx, on.dev, NULL, &err);
+        char            *p[20];
+
+        CHECK_INT(err, 0);
+        for (int k = 0; k < 20; k++) {
+            p[k] = cl.host ? cl.host(ctx, NULL, 1000, 0, &err)
+                           : cl.clSVMAlloc(ctx, CL_MEM_READ_WRITE, 1000, 0);
+            CHECK(p[k] != NULL);
+            memset(p[k], (int)(uintptr_t)arg, 1000);
+        }
+        CHECK_INT(cl.clReleaseCommandQueue(queue), 0);
+        for (int k = 0; k < 20; k++) {
+            CHECK(p[k][0] == (char)(uintptr_t)arg && p[k][999] == (char)(uintptr_t)arg);
+            if (cl.host)
+                CHECK_INT(cl.blocking_free(ctx, p[k]), 0);
+            else
+                cl.clSVMFree(ctx, p[k]);
+        }
+        CHECK_INT(cl.clReleaseContext(ctx), 0);
+    }
+    return NULL;
+}
+
+static void work_in_contexts(void)
+{
+    pthread_t threads[6];
+
+    for (uintptr_t i = 0; i < 6; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, own_contexts, (void *)(i + 1)), 0);
+    for (int i = 0; i < 6; i++)
+        CHECK_INT(pthread_join(threads[i], NULL), 0);
+    if (next.with_us)
+        CHECK(allocs_of(cl.host ? HOST : SVM) <= 6 * 30 * 2);
+    close_device();
+}
+
+static void threads_have_contexts_of_their_own(void)
+{
+    run(work_in_contexts, false, true);
+}
+
 static const plain_case cases[] = {
     CASE(usm_is_pooled_and_computes_the_same),
     CASE(svm_is_pooled_and_computes_the_same),
@@ -659,10 +728,12 @@ static const plain_case cases[] = {
     CASE(a_blocking_free_waits_for_released_queues_too),
     CASE(a_context_takes_its_pools_along),
     CASE(a_program_that_leaks_ends_well),
+    CASE(a_hundred_thousand_blocks_live),
     CASE(a_limit_is_out_of_memory),
     CASE(a_pool_that_cannot_be_made_fails_no_program),
     CASE(a_program_with_libusm_of_its_own_is_left_alone),
     CASE(threads_share_the_pools),
+    CASE(threads_have_contexts_of_their_own),
     {NULL, NULL},
 };
 
