@@ -418,3 +418,89 @@ cl_int inside_context_wait(const inside_context *ctx)
     free(list);
     return err;
 }
+
+/* What is to be done when the last of some events is there. */
+typedef struct after {
+    _Atomic(size_t) remaining;
+    void (*fn)(void *data);
+    void *data;
+} after;
+
+static void one_less(after *a)
+{
+    if (atomic_fetch_sub(&a->remaining, 1) != 1)
+        return;
+    if (!atomic_load(&inside.is_exiting))
+        a->fn(a->data);
+    free(a);
+}
+
+/* The event holds the context meanwhile. */
+static void CL_CALLBACK on_event(cl_event event, cl_int status, void *user)
+{
+    (void)status;
+    one_less(user);
+    (void)inside.target->clReleaseEvent(event);
+}
+
+/* pre: one of `remaining` is for w.  Where the driver cannot call back, it is waited for. */
+static void follow(const awaited *w, after *a)
+{
+    cl_event event = w->event;
+
+    if (w->queue) {
+        if (inside.target->clEnqueueMarker(w->queue, &event))
+            event = NULL;
+        (void)(event ? inside.target->clFlush(w->queue) : inside.target->clFinish(w->queue));
+        (void)inside.target->clReleaseCommandQueue(w->queue);
+    }
+    if (event && !inside.target->clSetEventCallback(event, CL_COMPLETE, on_event, a))
+        return;
+    if (event) {
+        (void)inside.target->clWaitForEvents(1, &event);
+        (void)inside.target->clReleaseEvent(event);
+    }
+    one_less(a);
+}
+
+cl_int inside_context_after(const inside_context *ctx, void (*fn)(void *data), void *data)
+{
+    awaited *list = NULL;
+    size_t   n    = 0;
+    after   *a    = malloc(sizeof *a);
+    cl_int   err  = CL_OUT_OF_HOST_MEMORY;
+
+    if (a) {
+        pthread_mutex_lock(&inside.lock);
+        err = list_awaited(ctx, &list, &n);
+        pthread_mutex_unlock(&inside.lock);
+    }
+    if (err) {
+        free(a);
+        return err;
+    }
+    a->fn   = fn;
+    a->data = data;
+    atomic_init(&a->remaining, n + 1);
+    for (size_t i = 0; i < n; i++)
+        follow(&list[i], a);
+    free(list);
+    one_less(a);
+    return CL_SUCCESS;
+}
+
+/* ---- user events ----------------------------------------------------------------------------- */
+
+/* A context that the program has released may have some yet. */
+void inside_user_event_add(cl_context handle, long change)
+{
+    inside_context *ctx;
+
+    pthread_mutex_lock(&inside.lock);
+    ctx = inside.contexts;
+    while (ctx && ctx->handle != handle)
+        ctx = ctx->next;
+    if (ctx)
+        atomic_fetch_add(&ctx->user_events, change);
+    pthread_mutex_unlock(&inside.lock);
+}

@@ -100,6 +100,30 @@ static cl_int CL_API_CALL release_queue(cl_command_queue queue)
     return inside.target->clReleaseCommandQueue(queue);
 }
 
+/* ---- user events ----------------------------------------------------------------------------- */
+
+static cl_event CL_API_CALL create_user_event(cl_context ctx, cl_int *err)
+{
+    cl_event event = inside.target->clCreateUserEvent(ctx, err);
+
+    if (event)
+        inside_user_event_add(ctx, 1);
+    return event;
+}
+
+/* Once for each event: a second time is the driver's error. */
+static cl_int CL_API_CALL set_user_event(cl_event event, cl_int status)
+{
+    cl_context ctx = NULL;
+    cl_int     err;
+
+    (void)inside.target->clGetEventInfo(event, CL_EVENT_CONTEXT, sizeof ctx, &ctx, NULL);
+    err = inside.target->clSetUserEventStatus(event, status);
+    if (!err)
+        inside_user_event_add(ctx, -1);
+    return err;
+}
+
 /* ---- extensions ------------------------------------------------------------------------------ */
 
 /* libusm's own backend, where the program loads it later, comes by here. */
@@ -169,6 +193,8 @@ EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *below, c
     table.clCreateCommandQueueWithProperties       = create_queue_with_properties;
     table.clRetainCommandQueue                     = retain_queue;
     table.clReleaseCommandQueue                    = release_queue;
+    table.clCreateUserEvent                        = create_user_event;
+    table.clSetUserEventStatus                     = set_user_event;
     table.clGetExtensionFunctionAddressForPlatform = get_function;
     table.clSVMAlloc                               = inside_svm_alloc;
     table.clSVMFree                                = inside_svm_free;

@@ -53,6 +53,7 @@ struct inside_context {
     bool            may_cut;      /* fixed; shared memory does not move by whole allocations */
     _Atomic(bool)   is_destroyed; /* by the driver, with the areas */
     _Atomic(size_t) uses;         /* live blocks, and one for all references of the program */
+    _Atomic(long)   user_events;  /* of the program, not set yet: commands may wait for them */
     /* Guarded by inside.lock. */
     size_t          references; /* the program's; 0: it has released the handle */
     inside_queue   *queues;
@@ -97,6 +98,9 @@ void inside_queue_retain(cl_command_queue queue);
 void inside_queue_release(cl_command_queue queue);
 /* Waits for all commands in the context's queues, those that the program has released too. */
 cl_int inside_context_wait(const inside_context *ctx);
+/* Calls fn(data) when they have ended, maybe at once, maybe in a thread of the driver. */
+cl_int inside_context_after(const inside_context *ctx, void (*fn)(void *data), void *data);
+void   inside_user_event_add(cl_context handle, long change);
 
 /* ---- pool.c ---------------------------------------------------------------------------------- */
 

@@ -387,6 +387,50 @@ bool inside_block(const void *p, void **base, size_t *size)
     return inside_area_start(p) != NULL;
 }
 
+/* pre: p is a block of owner. */
+static void free_block(inside_context *owner, void *p)
+{
+    usm_free(p);
+    inside_context_unuse(owner);
+}
+
+typedef struct later {
+    inside_context *owner;
+    void           *p;
+} later;
+
+static void free_now(void *user)
+{
+    later *l = user;
+
+    free_block(l->owner, l->p);
+    free(l);
+}
+
+/* A driver waits for commands that use the block; the layer, which does not know these, for all.
+ * One may wait for an event that this thread is to set: then the block is freed behind it, and
+ * nobody waits. */
+static cl_int free_behind_commands(inside_context *owner, void *p)
+{
+    cl_int err;
+    later *l;
+
+    if (atomic_load(&owner->user_events) <= 0) {
+        err = inside_context_wait(owner);
+        if (!err)
+            free_block(owner, p);
+        return err;
+    }
+    l = malloc(sizeof *l);
+    if (!l)
+        return CL_OUT_OF_HOST_MEMORY;
+    *l  = (later){owner, p};
+    err = inside_context_after(owner, free_now, l);
+    if (err)
+        free(l);
+    return err;
+}
+
 bool inside_free(void *p, bool is_blocking, cl_int *err)
 {
     const inside_pool *pool = pool_around(p);
@@ -400,10 +444,10 @@ bool inside_free(void *p, bool is_blocking, cl_int *err)
     if (base != p)
         return true;
     owner = pool->owner; /* which lives as long as the block */
-    *err  = is_blocking ? inside_context_wait(owner) : CL_SUCCESS;
-    if (*err)
-        return true;
-    usm_free(p);
-    inside_context_unuse(owner);
+    *err  = CL_SUCCESS;
+    if (is_blocking)
+        *err = free_behind_commands(owner, p);
+    else
+        free_block(owner, p);
     return true;
 }

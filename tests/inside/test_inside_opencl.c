@@ -440,39 +440,66 @@ static void svm_is_freed_in_queues(void)
     run(free_in_queue, false, true);
 }
 
-static void *set_event(void *event)
-{
-    (void)usleep(20000);
-    CHECK_INT(cl.clSetUserEventStatus(event, CL_COMPLETE), 0);
-    return NULL;
-}
-
+/* Behind work that takes a while, on a queue that is gone. */
 static void wait_for_released_queue(void)
 {
     cl_int           err = 0, status = CL_QUEUED;
     cl_command_queue second = cl.clCreateCommandQueueWithProperties(on.ctx, on.dev, NULL, &err);
-    cl_event         user   = cl.clCreateUserEvent(on.ctx, &err), done;
-    int              from = 7, *p = get(SHARED, sizeof *p);
-    pthread_t        thread;
+    cl_event         done;
+    char            *from = get(HOST, 32 * MIB), *p = get(SHARED, 64), *to = get(SHARED, 32 * MIB);
 
-    CHECK_INT(cl.copy(second, CL_FALSE, p, &from, sizeof from, 1, &user, &done), 0);
-    CHECK_INT(cl.clFlush(second), 0);
-    CHECK_INT(pthread_create(&thread, NULL, set_event, user), 0);
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(cl.copy(second, CL_FALSE, to, from, 32 * MIB, 0, NULL, NULL), 0);
+    CHECK_INT(cl.copy(second, CL_FALSE, p, from, 64, 0, NULL, &done), 0);
     CHECK_INT(cl.clReleaseCommandQueue(second), 0);
     CHECK_INT(cl.blocking_free(on.ctx, p), 0);
     CHECK_INT(
         cl.clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL),
         0);
     CHECK_INT(status, CL_COMPLETE);
-    CHECK_INT(pthread_join(thread, NULL), 0);
     CHECK_INT(cl.clReleaseEvent(done), 0);
-    CHECK_INT(cl.clReleaseEvent(user), 0);
+    give(HOST, from);
+    give(SHARED, to);
     close_device();
 }
 
 static void a_blocking_free_waits_for_released_queues_too(void)
 {
     run(wait_for_released_queue, true, false);
+}
+
+/* A command waits for an event that this thread is going to set. */
+static void free_before_event(void)
+{
+    cl_int   err  = 0;
+    cl_event user = cl.clCreateUserEvent(on.ctx, &err);
+    int      from = 7, to = 0, *p = get(SHARED, sizeof *p), *other = get(SHARED, sizeof *p);
+    int     *keep[200];
+
+    CHECK_INT(cl.copy(on.queue, CL_FALSE, p, &from, sizeof from, 1, &user, NULL), 0);
+    CHECK_INT(cl.copy(on.queue, CL_FALSE, &to, p, sizeof to, 0, NULL, NULL), 0);
+    CHECK_INT(cl.clFlush(on.queue), 0);
+    CHECK_INT(cl.blocking_free(on.ctx, other), 0);
+    CHECK_INT(cl.blocking_free(on.ctx, p), 0);
+    for (int i = 0; i < 200; i++) { /* nobody gets a block that a command is to write */
+        keep[i] = get(SHARED, sizeof **keep);
+        CHECK(keep[i] != p);
+    }
+    CHECK_INT(cl.clSetUserEventStatus(user, CL_COMPLETE), 0);
+    CHECK_INT(cl.clFinish(on.queue), 0);
+    CHECK_INT(to, 7);
+    for (int i = 0; i < 200; i++)
+        CHECK_INT(cl.blocking_free(on.ctx, keep[i]), 0);
+    CHECK_INT(cl.clReleaseEvent(user), 0);
+    CHECK_INT(cl.clReleaseCommandQueue(on.queue), 0);
+    CHECK_INT(cl.clReleaseContext(on.ctx), 0);
+    while (on.count->usm_allocs != on.count->usm_frees)
+        (void)usleep(100); /* the driver calls back after the end */
+}
+
+static void a_blocking_free_waits_for_no_event_of_its_caller(void)
+{
+    run(free_before_event, true, false);
 }
 
 /* ---- lives of contexts ----------------------------------------------------------------------- */
@@ -726,6 +753,7 @@ static const plain_case cases[] = {
     CASE(wrong_frees_are_errors),
     CASE(svm_is_freed_in_queues),
     CASE(a_blocking_free_waits_for_released_queues_too),
+    CASE(a_blocking_free_waits_for_no_event_of_its_caller),
     CASE(a_context_takes_its_pools_along),
     CASE(a_program_that_leaks_ends_well),
     CASE(a_hundred_thousand_blocks_live),
