@@ -290,7 +290,7 @@ static void umfs_own_pool_serves_where_ours_cannot(void)
 {
     void *p;
 
-    CHECK_INT(setenv("USM_POOL", "nosuchpool", 1), 0);
+    CHECK_INT(setenv("USM_MEMORY_LIMIT", "nonsense", 1), 0); /* no context then */
     open_pool("Device", 4 * MIB);
     p = umf.malloc(pool, 1000);
     CHECK(p != NULL && is_inside(p));
@@ -303,7 +303,18 @@ static void umfs_own_pool_serves_in_a_process_of_its_own(void)
 {
     if (!load_umf())
         SKIP("there is no UMF here (PyPI: umf, or intel-sycl-rt)");
-    CHECK_INT(plain_child(umfs_own_pool_serves_where_ours_cannot, "/dev/null"), 0);
+    char  errors[] = "/tmp/usm-test-XXXXXX", text[512] = "";
+    int   fd = mkstemp(errors);
+    FILE *file;
+
+    CHECK(fd >= 0 && close(fd) == 0);
+    CHECK_INT(plain_child(umfs_own_pool_serves_where_ours_cannot, errors), 0);
+    file = fopen(errors, "r");
+    CHECK(file != NULL);
+    CHECK(fread(text, 1, sizeof text - 1, file) > 0);
+    (void)fclose(file);
+    (void)unlink(errors);
+    CHECK_IN("usm: UMF's own pool 'Device' is used: ", text);
 }
 
 static const plain_case cases[] = {
