@@ -172,8 +172,8 @@ static void run_one(const char *loader, bool with_us)
 
 static void run(void (*fn)(void), bool needs_usm, bool without_too)
 {
+    static char khronos[4096]; /* `next` refers to it */
     const char *cache = getenv("USM_CI_CACHE"), *home = getenv("HOME");
-    char        khronos[4096];
 
     next.run       = fn;
     next.needs_usm = needs_usm;
@@ -736,7 +736,7 @@ static void work_in_contexts(void)
     for (int i = 0; i < 6; i++)
         CHECK_INT(pthread_join(threads[i], NULL), 0);
     if (next.with_us)
-        CHECK(allocs_of(cl.host ? HOST : SVM) <= 6 * 30 * 2);
+        CHECK(allocs_of(cl.host ? HOST : SVM) <= 6L * 30 * 2);
     close_device();
 }
 

@@ -176,7 +176,7 @@ static void open_seam(const command_line *c, size_t i)
 
 static int run(const command_line *c, char **argv)
 {
-    char prof[2100], why[128];
+    char folder[2048], prof[2100], why[128];
 
     if (!exec_can_preload(argv[0], why, sizeof why))
         (void)fprintf(stderr, "usm-exec: %s runs as it is: %s\n", argv[0], why);
@@ -186,9 +186,9 @@ static int run(const command_line *c, char **argv)
     if (c->limit && !set("USM_MEMORY_LIMIT", c->limit))
         return EXEC_FAILED;
     if (c->wants_report) {
-        if (!own_folder(prof, sizeof prof - 16))
+        if (!own_folder(folder, sizeof folder))
             return EXEC_FAILED;
-        (void)strcat(prof, "usm-prof");
+        (void)snprintf(prof, sizeof prof, "%susm-prof", folder);
         return exec_with_report(prof, argv);
     }
     (void)execvp(argv[0], argv);
