@@ -66,7 +66,7 @@ bool usm__fault_hit_slow(const char *name, usm_status *status)
 }
 
 /* The errno value for the status that a rule names. */
-static int errno_of(usm_status status, int usual)
+int usm__fault_errno_of(usm_status status, int usual)
 {
     switch ((int)status) {
     case USM_E_SPILL_FULL:
@@ -82,16 +82,6 @@ static int errno_of(usm_status status, int usual)
     default:
         return usual;
     }
-}
-
-bool usm__fault_errno(const char *name, int usual)
-{
-    usm_status status = USM_OK;
-
-    if (!usm__fault_hit(name, &status))
-        return false;
-    errno = errno_of(status, usual);
-    return true;
 }
 
 bool usm__fault_arm(const char *name, uint64_t n, bool onwards, usm_status status)

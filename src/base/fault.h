@@ -10,6 +10,7 @@
 
 #include <usm/status.h>
 
+#include <errno.h>
 #include <stdatomic.h>
 
 #define USM__FAULT_RULES 16
@@ -46,8 +47,18 @@ static inline bool usm__fault_hit(const char *name, usm_status *status)
            usm__fault_hit_slow(name, status);
 }
 
-/* The same for a system call, whose failure is an errno value: that of the status, else `usual`. */
-bool usm__fault_errno(const char *name, int usual);
+int usm__fault_errno_of(usm_status status, int usual);
+/* The same for a system call, whose failure is an errno value: that of the status, else `usual`.
+ * Tests wrap usm__fault_hit_slow(), which GNU ld does in other objects than its own only. */
+static inline bool usm__fault_errno(const char *name, int usual)
+{
+    usm_status status = USM_OK;
+
+    if (!usm__fault_hit(name, &status))
+        return false;
+    errno = usm__fault_errno_of(status, usual);
+    return true;
+}
 
 /* Counts calls of `name` from now on and makes the n-th fail (1: the next); `onwards`: and all
  * after it.  n = 0 only counts.  status USM_OK: the call's usual failure.  At most 16 rules; false
