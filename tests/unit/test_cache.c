@@ -434,6 +434,16 @@ static void the_oldest_files_go_when_there_are_too_many(void)
 
 #define PROCESSES 64
 
+/* PoCL reads and writes its own cache of kernels without a lock: processes that compile one program there at
+ * once get a broken program, one time in thirty.  So each of ours gets one of its own, empty. */
+static void own_driver_cache(void)
+{
+    char name[32];
+
+    (void)snprintf(name, sizeof name, "pocl.%d", (int)getpid());
+    CHECK_INT(setenv("POCL_CACHE_DIR", plain_path(name), 1), 0);
+}
+
 /* Starts n children that run `fn` at the same moment; all must come back well. */
 static void start_at_once(size_t n, void (*fn)(void))
 {
@@ -449,6 +459,7 @@ static void start_at_once(size_t n, void (*fn)(void))
         if (pids[i] == 0) {
             plain.in_child = true;
             (void)alarm(240);
+            own_driver_cache();
             (void)close(gate[1]);
             (void)!read(gate[0], &byte, 1); /* until the parent closes its end */
             fn();
