@@ -363,18 +363,6 @@ void slab_heap_fork(slab_heap *h, usm_fork_phase phase)
     pthread_mutex_unlock(&h->lock);
 }
 
-static void init_lock(pthread_mutex_t *lock)
-{
-    pthread_mutexattr_t attr;
-
-    pthread_mutexattr_init(&attr);
-#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
-    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
-#endif
-    pthread_mutex_init(lock, &attr);
-    pthread_mutexattr_destroy(&attr);
-}
-
 usm_status slab_heap_init(slab_heap *h, const slab_heap_params *params)
 {
     *h = (slab_heap){.params = *params};
@@ -382,7 +370,9 @@ usm_status slab_heap_init(slab_heap *h, const slab_heap_params *params)
     usm_list_init(&h->spare);
     usm_list_init(&h->chunks);
     slab_bins_init(&h->bins);
-    init_lock(&h->lock);
+    /* Not one that spins first: who sleeps lets the other thread do several operations, whose data
+     * its processor then has. */
+    pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->settled, NULL);
     slab_growth_init(h);
     return USM_OK;

@@ -38,9 +38,11 @@
 #define SLAB_LINE       ((size_t)64) /* a cache line               */
 #define SLAB_LEAST      8            /* blocks in a slab, at least */
 /* A magazine holds that many blocks and bytes, in its first and in its largest size.  FILL_BYTES is
- * taken from slabs at a time. */
+ * taken from slabs at a time.  The first fill, half a magazine, is all blocks whose states share a
+ * line where these are up to 1 KiB large, and a slab where they are up to 8 KiB: so threads that
+ * begin side by side write to different lines. */
 #define MAGAZINE_FIRST_SLOTS 128u
-#define MAGAZINE_FIRST_BYTES ((size_t)32 << 10)
+#define MAGAZINE_FIRST_BYTES ((size_t)128 << 10)
 #define MAGAZINE_MOST_BYTES  ((size_t)512 << 10)
 #define MAGAZINE_MOST_RUNS   2u /* of a class of runs, if that is more */
 #define FILL_BYTES           ((size_t)64 << 10)
