@@ -379,8 +379,7 @@ void *usm__os_read_file(const char *path, size_t most, size_t *size)
     return data;
 }
 
-/* Makes the folders of `path`. */
-static int make_folders(const char *path)
+int usm__os_make_folders(const char *path)
 {
     char   folder[PATH_MAX];
     size_t n = strlen(path);
@@ -458,7 +457,7 @@ int usm__os_write_file(const char *path, const void *data, size_t size)
         return -1;
     }
     fd = mkostemp(aside, O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT && make_folders(path) == 0) {
+    if (fd < 0 && errno == ENOENT && usm__os_make_folders(path) == 0) {
         (void)snprintf(aside, sizeof(aside), "%s.XXXXXX", path);
         fd = mkostemp(aside, O_CLOEXEC);
     }

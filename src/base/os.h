@@ -48,6 +48,8 @@ void *usm__os_read_file(const char *path, size_t most, size_t *size);
 /* Writes the file under another name in the same folder, then renames it: readers see all of it or
  * nothing.  Makes missing folders (0700).  Returns 0, or -1 with errno. */
 int usm__os_write_file(const char *path, const void *data, size_t size);
+/* Makes the folders above the last part of the path (0700).  Returns 0, or -1 with errno. */
+int usm__os_make_folders(const char *path);
 /* Writes all bytes; returns 0, or -1 with errno.  "os.write". */
 int usm__os_write(int fd, const void *data, size_t size);
 /* Opens a regular file, new or existing, which this process alone may write until it is closed; its

@@ -5,13 +5,15 @@
  * compiler's options, the device and its driver as they name themselves, the processor if the
  * device is one, and libusm's version.
  *
- *     get --> in memory? --> on disk? --> the driver builds --> to disk
+ *     get --> in memory? --> on disk? --> a turn, on disk now? --> the driver builds --> to disk
  *
  * A build may take seconds and calls the driver, so no lock is held during it.  The building thread
  * leaves an entry that says "building".  Other threads that want the same program sleep until the
  * build ends, and build it themselves if it failed, so that each caller gets its own log.  Tables
  * of native functions are not cached: building them costs nothing, and two tables with equal bytes
  * may have different lifetimes.
+ *
+ * Of processes that want a program at once one builds it, and the others load it.
  *
  * On disk is the driver's binary.  One that the driver rejects (a new version under an old name) is
  * replaced by a new build.  disk_cache.c has the files.
@@ -295,22 +297,47 @@ static void store(const request *r, const usm__built *built)
 
 /* --- both ----------------------------------------------------------------- */
 
+static int begin_turn(const request *r)
+{
+    int turn;
+
+    usm__fault_benign_begin();
+    turn = usm__disk_cache_turn(&r->key);
+    usm__fault_benign_end();
+    return turn;
+}
+
+static usm_status build(const request *r, usm__built **built)
+{
+    return usm__built_make(r->ctx, r->index, r->image, r->options, r->log, r->log_size, built);
+}
+
+/* Builds the program, unless another process has done so meanwhile. */
+static usm_status build_in_turn(const request *r, usm__built **built)
+{
+    usm_status s    = USM_OK;
+    int        turn = begin_turn(r);
+
+    *built = load(r);
+    if (!*built) {
+        s = build(r, built);
+        if (s == USM_OK)
+            store(r, *built);
+    }
+    usm__disk_cache_turn_end(turn);
+    return s;
+}
+
 static usm_status obtain(const request *r, usm__built **built)
 {
-    usm_status s;
+    usm_status s = USM_OK;
 
     *built = is_for_disk(r) ? load(r) : NULL;
-    if (*built) {
+    if (!*built)
+        s = is_for_disk(r) ? build_in_turn(r, built) : build(r, built);
+    if (s == USM_OK)
         (*built)->key = r->key;
-        return USM_OK;
-    }
-    s = usm__built_make(r->ctx, r->index, r->image, r->options, r->log, r->log_size, built);
-    if (s != USM_OK)
-        return s;
-    (*built)->key = r->key;
-    if (is_for_disk(r))
-        store(r, *built);
-    return USM_OK;
+    return s;
 }
 
 usm_status usm__program_cache_get(usm_context *ctx, size_t index, const usm_image *image,

@@ -5,9 +5,15 @@
  *
  * Numbers are in the machine's own byte order; a file in another order looks damaged and is
  * replaced.  A file is written under another name and then renamed, so a reader sees all of it or
- * none.  Two processes may write the same key: the last one's file stays.  The hashes detect
- * accidents, not forgery.  Whoever can write to the folder can make the program run any code, so
- * the default folder is the user's own.
+ * none.  The hashes detect accidents, not forgery.  Whoever can write to the folder can make the
+ * program run any code, so the default folder is the user's own.
+ *
+ * Ranks of a job start at once and want the same programs.  Who builds one locks a byte of the file
+ * `.lock`, at an offset that the key says; the others wait for that lock as readers, so that all go
+ * on together when it ends, whether the build has failed or not.  Where there are no locks, or one
+ * takes too long, several build: the last one's file stays.  A lock ends with its process.  PoCL
+ * needs it: of processes that compile one program at once, about one in thirty gets a broken one,
+ * which ends every process that loads it.
  *
  * The folder is kept to USM__DISK_CACHE_FILES files.  Each write scans it, which is cheap compared
  * with the build before it.
@@ -17,6 +23,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/os_storage.h"
 #include "base/settings.h"
 
 #include <dirent.h>
@@ -38,6 +45,9 @@
 /* A file that is unfinished after this time belongs to a process that died. */
 #define ASIDE_SECONDS 3600
 #define FILE_MOST     ((size_t)1 << 30) /* a driver's binary is some MiB */
+/* A lock that another process has is tried again so often, and so many times. */
+#define TURN_NAP_NS 2000000
+#define TURN_NAPS   30000
 /* Deletions at one write at most: a folder with far too many files shrinks step by step. */
 #define DELETE_MAX 4
 
@@ -233,4 +243,46 @@ void usm__disk_cache_write(const usm__hash *key, const void *payload, size_t siz
     if (usm__os_write_file(path, file, sizeof h + size) != 0)
         usm__debug("program cache: %s cannot be written (errno %d)", path, errno);
     usm__heap_free(file);
+}
+
+/* --- one process after the other ------------------------------------------ */
+
+static int open_locks(const usm__hash *key)
+{
+    char path[PATH_MAX], *slash;
+    int  fd;
+
+    if (!path_of(key, path, sizeof path))
+        return -1;
+    slash = strrchr(path, '/');
+    (void)snprintf(slash, sizeof path - (size_t)(slash - path), "/.lock");
+    fd = usm__os_file_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == ENOENT && usm__os_make_folders(path) == 0)
+        fd = usm__os_file_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    return fd;
+}
+
+/* True if another process has the lock. */
+static bool is_taken(int fd, bool is_exclusive, const usm__hash *key)
+{
+    return usm__os_file_lock(fd, is_exclusive, key->lo >> 2, 1) != 0 &&
+           (errno == EAGAIN || errno == EACCES);
+}
+
+int usm__disk_cache_turn(const usm__hash *key)
+{
+    int fd = open_locks(key);
+
+    if (fd < 0 || !is_taken(fd, true, key))
+        return fd;
+    for (int i = 0; i < TURN_NAPS && is_taken(fd, false, key); i++)
+        usm__os_sleep_ns(TURN_NAP_NS);
+    (void)usm__os_close(fd);
+    return -1;
+}
+
+void usm__disk_cache_turn_end(int turn)
+{
+    if (turn >= 0)
+        (void)usm__os_close(turn);
 }

@@ -23,4 +23,10 @@ bool usm__disk_cache_folder(char *folder, size_t size);
 void *usm__disk_cache_read(const usm__hash *key, size_t *size);
 void  usm__disk_cache_write(const usm__hash *key, const void *payload, size_t size);
 
+/* Called before a program is built that was not found: while another process builds the same one,
+ * waits until it ends, a minute at most.  Then the program is to be looked for again.  Returns what
+ * _turn_end() takes. */
+int  usm__disk_cache_turn(const usm__hash *key);
+void usm__disk_cache_turn_end(int turn);
+
 #endif

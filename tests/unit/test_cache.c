@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <plain.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -434,8 +435,8 @@ static void the_oldest_files_go_when_there_are_too_many(void)
 
 #define PROCESSES 64
 
-/* PoCL reads and writes its own cache of kernels without a lock: processes that compile one program there at
- * once get a broken program, one time in thirty.  So each of ours gets one of its own, empty. */
+/* PoCL reads and writes its own cache of kernels without a lock (issues 430 and 1480 of pocl/pocl), and
+ * compiles kernels when they are launched too.  So each process gets one of its own, empty. */
 static void own_driver_cache(void)
 {
     char name[32];
@@ -475,21 +476,31 @@ static void start_at_once(size_t n, void (*fn)(void))
     }
 }
 
+static atomic_int *builds; /* of all processes */
+
 static void use_slowly(void)
 {
+    int before = fake.builds[USM_IMAGE_OPENCL_C];
+
     fake.build_ms = 5;
     use_program(TEXT, NULL);
     use_program(TEXT, "-DN=4");
+    *builds += fake.builds[USM_IMAGE_OPENCL_C] - before;
 }
 
 static void many_processes_start_at_once(void)
 {
+    builds = mmap(NULL, sizeof *builds, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(builds != MAP_FAILED);
     new_folder();
     start_at_once(PROCESSES, use_slowly);
     CHECK_INT(count_files("", NULL, 0), 2); /* and nothing half-written */
+    CHECK_INT(*builds, 2);                  /* one process builds, the others wait */
     use_and_count(0, 1);
     start_at_once(PROCESSES, use_slowly);
     CHECK_INT(count_files("", NULL, 0), 2);
+    CHECK_INT(*builds, 2);
+    CHECK_INT(munmap(builds, sizeof *builds), 0);
 }
 
 /* --- the same with a compiler --------------------------------------------------------------- */
