@@ -27,6 +27,7 @@
 struct umf_pool {
     usm_pool                    *pool, *direct; /* direct: for blocks beyond most_size */
     size_t                       most_size;
+    usm_kind                     kind;
     usm_context                 *ctx;
     umf_memory_provider_handle_t provider;
     usm_area_source              source;
@@ -58,8 +59,20 @@ void *umf_function(const char *name)
     return found;
 }
 
+/* Before 1.0 members of a pool's table had other types, beginning behind `initialize`, which can
+ * still refuse. */
+static bool is_too_old(void)
+{
+    int (*version)(void);
+
+    *(void **)&version = umf_function("umfGetCurrentVersion");
+    return version && version() < UMF_VERSION_1_0;
+}
+
 static void find_provider_ops(void)
 {
+    if (is_too_old())
+        return;
     *(void **)&provider_ops.alloc = umf_function("umfMemoryProviderAlloc");
     *(void **)&provider_ops.free  = umf_function("umfMemoryProviderFree");
 }
@@ -101,6 +114,13 @@ static umf_result_t result_of(usm_status st)
     case USM_E_ALIGNMENT:
         return UMF_RESULT_ERROR_INVALID_ALIGNMENT;
     case USM_E_INVALID:
+    case USM_E_ABI:
+    case USM_E_KIND:
+    case USM_E_NO_BACKEND: /* of the pool's description */
+    case USM_E_INVALID_POINTER:
+    case USM_E_INTERIOR_POINTER:
+    case USM_E_DOUBLE_FREE:
+    case USM_E_WRONG_CONTEXT:
         return UMF_RESULT_ERROR_INVALID_ARGUMENT;
     case USM_E_NOT_SUPPORTED:
         return UMF_RESULT_ERROR_NOT_SUPPORTED;
@@ -112,23 +132,25 @@ static umf_result_t result_of(usm_status st)
 static void *failed(void)
 {
     usm_status st = usm_last_status();
-    last_error    = st == USM_E_NO_MEMORY && provider_error != UMF_RESULT_SUCCESS ? provider_error
-                                                                                  : result_of(st);
+
+    last_error     = st == USM_E_NO_MEMORY && provider_error != UMF_RESULT_SUCCESS ? provider_error
+                                                                                   : result_of(st);
+    provider_error = UMF_RESULT_SUCCESS; /* the next failure may have another reason */
     return NULL;
 }
 
 /* ---- making and ending ------------------------------------------------------------------------- */
 
-static void set_up_source(umf_pool *pool, usm_kind kind)
+static void set_up_source(umf_pool *pool)
 {
     pool->source           = (usm_area_source)USM_AREA_SOURCE_INIT;
     pool->source.user      = pool;
     pool->source.max_align = AREA_ALIGN;
     pool->source.alloc     = take_area;
     pool->source.free      = give_area;
-    pool->source.kinds     = kind == USM_HOST     ? USM_SOURCE_HOST
-                             : kind == USM_DEVICE ? USM_SOURCE_DEVICE
-                                                  : USM_SOURCE_SHARED;
+    pool->source.kinds     = pool->kind == USM_HOST     ? USM_SOURCE_HOST
+                             : pool->kind == USM_DEVICE ? USM_SOURCE_DEVICE
+                                                        : USM_SOURCE_SHARED;
 }
 
 static umf_result_t open_pools(umf_pool *pool, const umf_pool_make_desc *make)
@@ -162,8 +184,9 @@ umf_result_t umf_pool_make(umf_memory_provider_handle_t provider, const umf_pool
         return UMF_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     pool->provider  = provider;
     pool->most_size = desc->most_size;
+    pool->kind      = desc->kind;
     (void)snprintf(pool->name, sizeof pool->name, "%s", desc->name);
-    set_up_source(pool, desc->kind);
+    set_up_source(pool);
     result = open_pools(pool, desc);
     if (result == UMF_RESULT_SUCCESS)
         *out = pool;
@@ -204,22 +227,60 @@ void *umf_pool_aligned_malloc(void *self, size_t size, size_t align)
     return p ? p : failed();
 }
 
-/* These two would touch the memory, which only its runtime can. */
+/* calloc() and realloc() touch the memory, which of a device only its runtime can. */
+static bool may_touch(const umf_pool *pool)
+{
+    if (pool->kind == USM_DEVICE)
+        last_error = UMF_RESULT_ERROR_NOT_SUPPORTED;
+    return pool->kind != USM_DEVICE;
+}
+
 void *umf_pool_calloc(void *self, size_t n, size_t size)
 {
-    (void)self;
-    (void)n;
-    (void)size;
-    last_error = UMF_RESULT_ERROR_NOT_SUPPORTED;
-    return NULL;
+    void *p;
+
+    if (!may_touch(self))
+        return NULL;
+    if (size > 0 && n > SIZE_MAX / size) {
+        last_error = UMF_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+        return NULL;
+    }
+    p = umf_pool_malloc(self, n * size);
+    return p ? memset(p, 0, n * size) : NULL;
+}
+
+/* usm_realloc() would take the new block from the context's default pool. */
+static void *resize(void *self, void *p, size_t size)
+{
+    const umf_pool *pool = self;
+    void           *base, *fresh;
+    size_t          old;
+
+    if (usm_get_address_range(p, pool->ctx, &base, &old) != USM_OK)
+        return failed();
+    if (base != p) {
+        last_error = UMF_RESULT_ERROR_INVALID_ARGUMENT;
+        return NULL;
+    }
+    if (size <= old && size > old / 2)
+        return p;
+    fresh = umf_pool_malloc(self, size);
+    if (fresh) {
+        memcpy(fresh, p, size < old ? size : old);
+        usm_free(p);
+    }
+    return fresh;
 }
 
 void *umf_pool_realloc(void *self, void *p, size_t size)
 {
-    (void)self;
-    (void)p;
-    (void)size;
-    last_error = UMF_RESULT_ERROR_NOT_SUPPORTED;
+    if (!may_touch(self))
+        return NULL;
+    if (!p)
+        return umf_pool_malloc(self, size);
+    if (size > 0)
+        return resize(self, p, size);
+    last_error = umf_pool_free_checked(self, p); /* as UMF's own pools do */
     return NULL;
 }
 
@@ -241,6 +302,13 @@ umf_result_t umf_pool_free(void *self, void *p)
     (void)self;
     usm_free(p); /* which finds the pool, and names a pointer that nobody allocated */
     return UMF_RESULT_SUCCESS;
+}
+
+umf_result_t umf_pool_free_checked(void *self, void *p)
+{
+    const umf_pool *pool = self;
+
+    return result_of(usm_free_ctx(p, pool->ctx));
 }
 
 umf_result_t umf_pool_last_error(void *self)

@@ -34,19 +34,14 @@ void        *umf_pool_calloc(void *pool, size_t n, size_t size);
 void        *umf_pool_realloc(void *pool, void *p, size_t size);
 void        *umf_pool_aligned_malloc(void *pool, size_t size, size_t align);
 umf_result_t umf_pool_usable_size(void *pool, const void *p, size_t *size);
+/* The first is the fast one: a pointer that is no block's start is logged, and the result is SUCCESS.
+ * The second refuses it, and blocks of other pools. */
 umf_result_t umf_pool_free(void *pool, void *p);
+umf_result_t umf_pool_free_checked(void *pool, void *p);
 umf_result_t umf_pool_last_error(void *pool);
 umf_result_t umf_pool_name(void *pool, const char **name);
 umf_result_t umf_pool_ctl(void *pool, umf_ctl_query_source_t source, const char *name, void *arg,
                           size_t size, umf_ctl_query_type_t type, va_list args);
 umf_result_t umf_pool_trim(void *pool, size_t keep);
-
-/* The table's members but `initialize`. */
-#define UMF_POOL_OPS                                                                               \
-    .version = UMF_POOL_OPS_1_1, .finalize = umf_pool_finalize, .malloc = umf_pool_malloc,         \
-    .calloc = umf_pool_calloc, .realloc = umf_pool_realloc,                                        \
-    .aligned_malloc = umf_pool_aligned_malloc, .malloc_usable_size = umf_pool_usable_size,         \
-    .free = umf_pool_free, .get_last_allocation_error = umf_pool_last_error,                       \
-    .get_name = umf_pool_name, .ext_ctl = umf_pool_ctl, .ext_trim_memory = umf_pool_trim
 
 #endif

@@ -45,7 +45,7 @@ typedef struct umf_memory_pool_ops_t {
     umf_result_t (*ext_trim_memory)(void *pool, size_t keep);
 } umf_memory_pool_ops_t;
 
-#define UMF_POOL_OPS_1_0 ((uint32_t)1 << 16)
+#define UMF_VERSION_1_0  (1 << 16) /* of umfGetCurrentVersion() */
 #define UMF_POOL_OPS_1_1 ((uint32_t)1 << 16 | 1)
 
 #endif

@@ -193,7 +193,7 @@ static void blocks_come_from_the_provider(void)
 
 static void alignments_hold(void)
 {
-    open_pool("Shared", 0);
+    open_pool("Device", 0);
     for (size_t align = 1; align <= 2 * MIB; align *= 2) {
         char *p = umf.aligned(pool, 100, align);
 
