@@ -1,4 +1,4 @@
-# What `cmake --install` puts where: headers, library, modules, tools, the CMake package, libusm.pc.
+# What `cmake --install` puts where: headers, library, modules, tools, the CMake package, libusm.pc and libusm_umf.pc,
 # samples and documents.  Modules install themselves (usm_add_module), and so do the tools.  Each has a
 # component, which is a package of cmake/UsmPackages.cmake: runtime, development, tools, mpi_<name>.
 #
@@ -16,6 +16,9 @@ install(TARGETS usm EXPORT usm-targets
     LIBRARY COMPONENT runtime NAMELINK_COMPONENT development
     ARCHIVE COMPONENT development)
 install(EXPORT usm-targets NAMESPACE usm:: DESTINATION "${package_dir}" COMPONENT development)
+if(TARGET usm_umf)
+    install(EXPORT usm-umf-targets NAMESPACE usm:: DESTINATION "${package_dir}" COMPONENT development)
+endif()
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/usm-config.cmake.in"
     "${PROJECT_BINARY_DIR}/package/usm-config.cmake" INSTALL_DESTINATION "${package_dir}"
@@ -61,6 +64,12 @@ configure_file("${PROJECT_SOURCE_DIR}/cmake/libusm.pc.in" "${PROJECT_BINARY_DIR}
     @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/package/libusm.pc"
     DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT development)
+if(TARGET usm_umf)
+    configure_file("${PROJECT_SOURCE_DIR}/cmake/libusm_umf.pc.in"
+        "${PROJECT_BINARY_DIR}/package/libusm_umf.pc" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/package/libusm_umf.pc"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT development)
+endif()
 
 # Each sample is a project of its own against an installed libusm.  Links between the documents hold.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/samples" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT development)

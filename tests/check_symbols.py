@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What libusm.so exports: the USM_API functions of the headers = cmake/libusm.map = `nm -D`.
+"""What libusm.so exports: the USM_API functions of the headers = cmake/libusm.map = `nm -D`.  Those of
+usm/umf.h are another library's, which is checked as a module.
 
     check_symbols.py --library libusm.so --generated build/.../include [--module FILE ENTRY]...
     check_symbols.py --update      writes the map's newest node anew from the headers
@@ -21,12 +22,14 @@ MAP = os.path.join(ROOT, "cmake", "libusm.map")
 
 
 def declared(generated):
-    """Names of all USM_API functions and variables of the public headers."""
+    """Names of all USM_API functions and variables of the public headers of libusm.so."""
     paths = glob.glob(os.path.join(ROOT, "include", "usm", "*.h"))
     version = os.path.join(ROOT, "include", "usm", "version.h.in")
     paths += glob.glob(os.path.join(generated, "usm", "*.h")) if generated else [version]
     names = {}
     for path in paths:
+        if os.path.basename(path) == "umf.h":
+            continue
         with open(path, encoding="utf-8") as file:
             text = file.read()
         text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)

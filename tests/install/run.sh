@@ -57,7 +57,7 @@ libdir=$(dirname "$library")
 find "$prefix" -type f | while read -r file; do
     [ "$(head -c 4 "$file" | tail -c 3)" = ELF ] || continue
     # usm-bench finds its library from where it lies itself.
-    if readelf -d "$file" | grep -E 'RPATH|RUNPATH' | grep -v '\[$ORIGIN/[^:]*\]'; then
+    if readelf -d "$file" | grep -E 'RPATH|RUNPATH' | grep -v '\[$ORIGIN\(/[^:]*\)*\]'; then
         fail "${file#"$prefix"/} has a RUNPATH"
     fi
 done
@@ -82,6 +82,8 @@ quietly cmake -S "$here/find_package" -B "$work/fp" "-DCMAKE_PREFIX_PATH=$prefix
 quietly cmake --build "$work/fp"
 printf 'find_package: '
 "$work/fp/consumer"
+umf=$libdir/libusm_umf.so
+[ ! -e "$umf" ] || "$work/fp/umf_consumer"
 # The next minor version may have another ABI.
 mkdir "$work/newer"
 sed 's/usm 0\.1 REQUIRED/usm 0.2 REQUIRED/; s,\.\./,'"$here"'/,' "$here/find_package/CMakeLists.txt" \
@@ -106,6 +108,11 @@ if command -v pkg-config >/dev/null 2>&1; then
     quietly "$CC" -std=c11 "$here/main.c" -o "$work/pc" $(pkg-config --cflags --libs libusm)
     printf 'pkg-config: '
     LD_LIBRARY_PATH=$libdir "$work/pc"
+    if [ -e "$umf" ]; then
+        # shellcheck disable=SC2046  # flags
+        quietly "$CC" -std=c11 "$here/umf.c" -o "$work/pcu" $(pkg-config --cflags --libs libusm_umf)
+        LD_LIBRARY_PATH=$libdir "$work/pcu"
+    fi
 else
     echo "pkg-config: not installed, not tried"
 fi
