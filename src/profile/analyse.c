@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "profile/blocks.h"
-#include "profile/symbols.h"
+#include "profile/sites.h"
 
 #include <errno.h>
 #include <math.h>
@@ -28,7 +28,7 @@ typedef struct work {
     usm__profile_blocks *found;
     uint32_t            *first, *next; /* blocks that end at a record: lists by index            */
     uint32_t            *pending;      /* by thread: pool for which it made a driver call, or 0  */
-    uint32_t            *site_of;      /* by stack id: row of sites, or USM__NEVER               */
+    usm__profile_sites   sites;        /* their rows have the same order                         */
     uint32_t             nthreads;
     uint32_t             block; /* the next block to be allocated */
     usm__usage          *classes;
@@ -84,22 +84,13 @@ static uint64_t *pool_class(work *w, const usm__profile_event *e)
 
 static usm__usage *site_of(work *w, const usm__profile_event *e)
 {
-    uint32_t row = e->extra && w->site_of ? w->site_of[e->extra] : USM__NEVER;
-
-    return row == USM__NEVER ? NULL : &w->a->sites.rows[row];
-}
-
-static double weight_of(const work *w, const usm__profile_record *r)
-{
-    uint64_t mean = w->t->sources[r->source].header.stack_bytes;
-
-    return mean > 1 ? -1 / expm1(-(double)(r->e.size ? r->e.size : 1) / (double)mean) : 1;
+    return e->extra && w->sites.n > 0 ? &w->a->sites.rows[w->sites.of[e->extra]] : NULL;
 }
 
 static void site_alloc(work *w, const usm__profile_record *r, bool hit)
 {
     usm__usage *site   = site_of(w, &r->e);
-    double      weight = site ? weight_of(w, r) : 0;
+    double      weight = site ? usm__profile_weight(w->t, r) : 0;
 
     if (site == NULL)
         return;
@@ -367,68 +358,14 @@ static bool init_tags(work *w)
     return true;
 }
 
-/* --- call sites ------------------------------------------------------------------------ */
-
-typedef struct named {
-    uint32_t stack;
-    char     name[320];
-} named;
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const named *)a)->name, ((const named *)b)->name);
-}
-
-/* Names the caller and also its caller, because many programs allocate through a function of their
- * own. */
-static void name_site(usm__symbols *s, const usm__profile_stack_info *stack, named *n)
-{
-    uint32_t site = usm__symbols_site(s, stack);
-    char     text[150];
-
-    n->stack = stack->id;
-    if (site >= stack->depth) {
-        (void)snprintf(n->name, sizeof(n->name), "(within libusm)");
-        return;
-    }
-    (void)usm__symbols_name(s, stack->source, stack->frames[site], text, sizeof(text));
-    (void)snprintf(n->name, sizeof(n->name), "%s", text);
-    if (site + 1 >= stack->depth || strncmp(text, "main+", 5) == 0)
-        return;
-    (void)usm__symbols_name(s, stack->source, stack->frames[site + 1], text, sizeof(text));
-    (void)snprintf(n->name + strlen(n->name), sizeof(n->name) - strlen(n->name), " < %s", text);
-}
-
-/* One row for all stacks whose site has the same name. */
 static bool init_sites(work *w)
 {
-    const usm__profile *t = w->t;
-    usm__symbols       *s = NULL;
-    named              *all;
-    size_t              n = 0;
+    usm__usages *rows = &w->a->sites;
 
-    if (t->nstacks == 0)
-        return true;
-    s          = usm__symbols_open(t);
-    all        = usm__heap_alloc(t->nstacks * sizeof(*all));
-    w->site_of = usm__heap_alloc((t->nstacks + 1) * sizeof(*w->site_of));
-    if (s == NULL || all == NULL || w->site_of == NULL || !rows_init(&w->a->sites, t->nstacks)) {
-        usm__heap_free(all);
-        usm__symbols_close(s);
+    if (!usm__profile_sites_find(w->t, &w->sites) || !rows_init(rows, w->sites.n))
         return false;
-    }
-    for (size_t i = 0; i < t->nstacks; i++)
-        name_site(s, &t->stacks[i], &all[i]);
-    qsort(all, t->nstacks, sizeof(*all), by_name);
-    for (size_t i = 0; i < t->nstacks; i++) {
-        if (i > 0 && strcmp(all[i].name, all[i - 1].name) != 0)
-            n++;
-        memcpy(w->a->sites.rows[n].name, all[i].name, sizeof(all[i].name));
-        w->site_of[all[i].stack] = (uint32_t)n;
-    }
-    w->a->sites.n = n + 1;
-    usm__heap_free(all);
-    usm__symbols_close(s);
+    for (size_t i = 0; i < rows->n; i++)
+        memcpy(rows->rows[i].name, w->sites.names[i], sizeof(rows->rows[i].name));
     return true;
 }
 
@@ -499,7 +436,7 @@ usm_status usm__analyse(const usm__profile *t, usm__analysis **out)
     usm__heap_free(w.next);
     usm__heap_free(w.pending);
     usm__heap_free(w.pool_class);
-    usm__heap_free(w.site_of);
+    usm__profile_sites_free(&w.sites);
     if (error == 0) {
         *out = w.a;
         return USM_OK;

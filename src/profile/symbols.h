@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Names for the addresses of sampled stacks: the module by the trace's map of code, the function by
- * the module's own symbol tables, as they are on this machine now.  Called by analyse.c and
+ * the module's own symbol tables, as they are on this machine now.  Called by sites.c and
  * exporters. */
 #ifndef USM_PROFILE_SYMBOLS_H
 #define USM_PROFILE_SYMBOLS_H
