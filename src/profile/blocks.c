@@ -333,12 +333,15 @@ static bool walk_ends(walker *w, uint32_t i)
 {
     const usm__profile_record *r       = w->t->records;
     bool                       changed = false;
+    usm__profile_level        *level;
 
     for (uint32_t k = w->blocks.first[i]; k != USM__NEVER; k = w->blocks.next[k]) {
         const usm__profile_block *b = &w->found->blocks[k];
 
-        w->levels[r[b->born].e.pool].live -= b->size;
-        w->levels[r[b->born].e.pool].blocks--;
+        level = &w->levels[r[b->born].e.pool];
+        level->live -= b->size;
+        level->usable -= b->usable;
+        level->blocks--;
         changed = true;
     }
     for (uint32_t k = w->areas.first[i]; k != USM__NEVER; k = w->areas.next[k]) {
@@ -352,16 +355,17 @@ static bool walk_ends(walker *w, uint32_t i)
 
 static bool walk_begins(walker *w, uint32_t i)
 {
-    const usm__profile_record *r       = w->t->records;
-    bool                       changed = false;
+    usm__profile_level *level   = &w->levels[w->t->records[i].e.pool];
+    bool                changed = false;
 
     for (; w->block < w->found->nblocks && w->found->blocks[w->block].born == i; w->block++) {
-        w->levels[r[i].e.pool].live += w->found->blocks[w->block].size;
-        w->levels[r[i].e.pool].blocks++;
+        level->live += w->found->blocks[w->block].size;
+        level->usable += w->found->blocks[w->block].usable;
+        level->blocks++;
         changed = true;
     }
     for (; w->area < w->found->nareas && w->found->areas[w->area].took == i; w->area++) {
-        w->levels[r[i].e.pool].reserved += w->found->areas[w->area].size;
+        level->reserved += w->found->areas[w->area].size;
         changed = true;
     }
     return changed;

@@ -38,6 +38,7 @@ void usm__profile_blocks_free(usm__profile_blocks *found); /* NULL is fine */
 /* What a pool holds. */
 typedef struct usm__profile_level {
     uint64_t live, reserved; /* bytes */
+    uint64_t usable;         /* live bytes with what rounding up added */
     uint64_t blocks;
 } usm__profile_level;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Call sites of a trace by name: all stacks whose site has the same name are one.  Stacks are
- * sampled, so a block stands for several.  Called by analyse.c. */
+ * sampled, so a block stands for several.  Called by analyse.c and peaks.c. */
 #ifndef USM_PROFILE_SITES_H
 #define USM_PROFILE_SITES_H
 

@@ -109,6 +109,47 @@ json "p['failed'] == 1 and p['out_of_memory']['at'] == 9 and p['out_of_memory'][
 json "p['out_of_memory']['live'] == 4096 + 524288"
 expect 0 'just enough' "$data/rmm.csv" --pool direct --device-mem 2564K
 
+# --- a budget, nothing is replayed ---------------------------------------------------------------------
+
+expect 0 'within the budget' "$work/small.trace" --budget 4M --fail
+says out 'device memory of gpu "0" stays within the budget of 4 MiB: at most 3.0 MiB live'
+expect 1 'over the budget' "$work/small.trace" --budget 2M --fail
+says out 'device memory of gpu "0" exceeds the budget of 2 MiB by 1.0 MiB: 3.0 MiB live at event 2'
+says out '3.0 MiB in 2 blocks: 0x401000 < 0x402000'
+expect 0 'over the budget, without --fail' "$work/small.trace" --budget 2M
+expect 1 'over the budget, JSON' "$work/small.trace" --budget 1M --fail --json
+if "$python" -c "
+import json, sys
+o = json.load(open(sys.argv[1])); m, = o['memories']
+sys.exit(not (not o['fits'] and m['live_peak'] == 3 * 1048576 + 1024 and m['reserved_peak'] == 8 << 20
+              and m['holders'] == [{'name': '0x401000 < 0x402000', 'bytes': m['live_peak'], 'blocks': 2}]))" \
+    "$work/out"; then
+    passed=$((passed + 1))
+else
+    failed=$((failed + 1))
+    echo "FAILED: $name: the peak and who held it"
+fi
+"$python" - "$work/small.trace" "$work/sampled.trace" <<'END'
+import sys
+data = bytearray(open(sys.argv[1], "rb").read())
+data[48:56] = (1 << 20).to_bytes(8, "little") # a stack for each MiB on average, instead of all
+open(sys.argv[2], "wb").write(data)
+END
+expect 1 'sampled stacks' "$work/sampled.trace" --budget 2M --fail
+says out '3.9 MiB in 3 blocks: 0x401000 < 0x402000' # 1 MiB / 0.632 + 2 MiB / 0.865
+expect 1 'host memory' "$work/small.trace" --budget 4095 --fail --kind host
+says out '4 KiB in 1 block: (no call site in the trace)'
+expect 0 'one pool' "$work/small.trace" --budget 1 --fail --only-pool 2
+says out 'there is no device memory in it'
+expect 1 'a log of others' "$data/rmm.csv" --budget 2M --fail
+says out 'exceeds the budget of 2 MiB'
+expect 0 'a log of others that fits' "$data/rmm.csv" --budget 2564K --fail
+expect 1 'a budget for no log' "$work/none.csv" --budget 2M
+says err 'No such file'
+expect 2 'a bad budget' "$data/rmm.csv" --budget lots
+expect 2 '--fail alone' "$data/rmm.csv" --fail
+expect 2 'a budget and a pool' "$data/rmm.csv" --budget 2M --pool slab
+
 # --- bad input -------------------------------------------------------------------------------------
 
 {

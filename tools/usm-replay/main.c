@@ -2,7 +2,7 @@
 /* usm-replay: how would another pool, or a smaller device, have handled a program's allocations?
  *
  * This file has the command line.  load.c reads logs, run.c replays them, print.c prints the
- * results.  The manual is docs/man/usm-replay.1. */
+ * results, budget.c compares a log's peak with a budget.  The manual is docs/man/usm-replay.1. */
 #include "options.h"
 #include "replay.h"
 #include "spill.h"
@@ -18,10 +18,9 @@
 
 #define POOLS_MAX 32u
 
-enum { REPLAY_FINE = 0, REPLAY_FAILED = 1, REPLAY_OOM = 3 };
-
 static const char help[] =
     "usage: usm-replay LOG [--pool POOL]... [--device-mem SIZE] [OPTION]...\n"
+    "       usm-replay LOG --budget SIZE [--fail] [--kind KIND] [--only-pool N] [--json]\n"
     "       usm-replay --spill WORKLOAD [--frames N] [OPTION]...\n"
     "\n"
     "Replays the allocations of a log on pools of libusm, without the program that made them.\n"
@@ -37,6 +36,9 @@ static const char help[] =
     "      --only-pool N      of a trace: the blocks of its pool N\n"
     "  -t, --threads          one thread for each of the log, in its order\n"
     "  -r, --repeat N         passes that are timed (5)\n"
+    "  -b, --budget SIZE      does the log's most live memory of the kind fit (8G)?  If not, says\n"
+    "                         who held it, by call site; nothing is replayed\n"
+    "      --fail             exits with 1 if it does not\n"
     "  -s, --spill WORKLOAD   how buffers larger than memory would do: a trace, or workloads by\n"
     "                         name, joined by +: W1+R+X; list: their names\n"
     "  -f, --frames N         blocks that fit in memory (256)\n"
@@ -150,6 +152,8 @@ static const tool_option options[] = {
      "--only-pool wants the number of a pool",
      1,
      UINT32_MAX},
+    {.name = "budget", 'b', TOOL_SIZE, AT(o.budget), NULL, "--budget wants a size, such as 8G"},
+    {.name = "fail", 0, TOOL_FLAG, AT(o.fails)},
     {.name = "threads", 't', TOOL_FLAG, AT(o.threads)},
     {.name = "repeat",
      'r',
@@ -234,6 +238,11 @@ static int parse(command_line *c, int argc, char **argv)
     rc = tool_parse(&replay, argc, argv, false, c);
     if (rc >= 0)
         return rc;
+    if (c->o.fails && c->o.budget == 0)
+        return tool_misuse(&replay, "--fail goes with --budget");
+    if (c->o.budget && (c->spill || c->npools || c->o.device_mem))
+        return tool_misuse(&replay, "--budget replays nothing: it goes without pools, "
+                                    "--device-mem and --spill");
     if (c->spill)
         return argc == optind ? -1
                               : tool_misuse(&replay, "--spill wants no log beside its workload");
@@ -293,6 +302,8 @@ int main(int argc, char **argv)
     if (c.spill)
         return spill_main(c.spill, &c.s);
     set_up(&c.o);
+    if (c.o.budget)
+        return budget_main(argv[optind], &c.o);
     if (!log_load(argv[optind], c.o.only_pool, &log, why, sizeof why)) {
         fprintf(stderr, "usm-replay: %s\n", why);
         return REPLAY_FAILED;

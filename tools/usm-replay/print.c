@@ -72,7 +72,7 @@ static void print_failure(const replay_log *log, const replay_result *r)
            r->failed == 1 ? "" : "s");
 }
 
-static const char *kind_name(usm_kind kind)
+const char *kind_name(usm_kind kind)
 {
     return kind == USM_HOST ? "host" : kind == USM_SHARED ? "shared" : "device";
 }

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { REPLAY_FINE = 0, REPLAY_FAILED = 1, REPLAY_OOM = 3 }; /* exit statuses */
+
 #define REPLAY_FREE UINT64_MAX /* the size of an operation that frees */
 
 /* Blocks are numbered in the order of their allocation. */
@@ -68,9 +70,10 @@ typedef struct replay_options {
     const char *device;     /* selector */
     uint64_t    device_mem; /* 0: what the device has */
     uint64_t    area_size;  /* 0: the pool's preference */
+    uint64_t    budget;     /* 0: the log is replayed */
     unsigned    repeat;
     uint32_t    only_pool;
-    bool        threads, no_map, as_json;
+    bool        threads, no_map, as_json, fails;
 } replay_options;
 
 typedef struct replay_result {
@@ -87,11 +90,18 @@ typedef struct replay_result {
 void replay_run(const replay_log *log, const char *pool, const replay_options *o,
                 replay_result *result);
 
+/* ---- budget.c ----------------------------------------------------------------------------- */
+
+/* Prints whether the log stays within o->budget, and who held the memory if not.  Returns the exit
+ * status: REPLAY_FAILED if it does not and o->fails, or if the log cannot be read. */
+int budget_main(const char *path, const replay_options *o);
+
 /* ---- print.c ------------------------------------------------------------------------------ */
 
-void print_text(const replay_log *log, const replay_options *o, const replay_result *results,
-                size_t n);
-void print_json(const replay_log *log, const replay_options *o, const replay_result *results,
-                size_t n);
+void        print_text(const replay_log *log, const replay_options *o, const replay_result *results,
+                       size_t n);
+void        print_json(const replay_log *log, const replay_options *o, const replay_result *results,
+                       size_t n);
+const char *kind_name(usm_kind kind);
 
 #endif
