@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The most memory that a trace shows of each kind on each device, over all pools and processes
- * together, and who held it then.  Called by usm-replay --budget. */
+ * together, and who held it then.  Called by usm-prof diff and usm-replay --budget. */
 #ifndef USM_PROFILE_PEAKS_H
 #define USM_PROFILE_PEAKS_H
 

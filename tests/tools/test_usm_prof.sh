@@ -135,6 +135,25 @@ run 2 "$tool" report && says "wants one trace"
 run 2 "$tool" report a.trace killed.trace && says "usm-prof merge"
 run 1 "$tool" report a.trace --csv no/such/folder.csv && says "cannot be written"
 
+# --- diff -----------------------------------------------------------------------------------------
+run 0 "$tool" record --stacks=all -o freed.trace "$app" freed
+run 0 "$tool" diff freed.trace a.trace
+says "allocations 200 202 +2"
+says "bytes live at the end 0 B 128 KiB +128 KiB"
+says "device memory of host:0 96 KiB 128 KiB +32 KiB"
+says "main (prof_app) 0 B 128 KiB +128 KiB 0 2 +2"
+grep -q allocate_work out && fail "a call site that did the same is left out" || pass
+run 0 "$tool" diff a.trace freed.trace --json
+json 'not d["equal"] and d["totals"]["allocations"] == {"before": 202, "after": 200}'
+json '[s["bytes"]["after"] for s in d["call_sites"]] == [200 * 98304, 0]'
+json 'd["peaks"][0]["live_peak"] == {"before": 131072, "after": 98304}'
+run 0 "$tool" diff a.trace a.trace && says "No difference: all counts and sizes are the same."
+run 0 "$tool" diff a.trace a.trace --json && json 'd["equal"] and len(d["call_sites"]) == 2'
+run 0 "$tool" diff split.trace split.trace && says "Devices in split launches"
+run 2 "$tool" diff a.trace && says "two traces"
+run 2 "$tool" diff a.trace freed.trace -o x && says "diff takes --json and --top"
+run 1 "$tool" diff a.trace absent.trace && says "No such file"
+
 # --- merge ----------------------------------------------------------------------------------------
 run 0 "$tool" merge a.trace killed.trace -o both.trace
 run 0 "$tool" report both.trace --json
@@ -148,8 +167,8 @@ run 1 "$tool" merge a.trace letter.txt -o x.trace && says "letter.txt"
 # --- the rest ---------------------------------------------------------------------------------------
 run 0 "$tool" --help && says "usage: usm-prof record"
 run 0 "$tool" --version && says "usm-prof "
-run 2 "$tool" && says "record, report or merge"
-run 2 "$tool" draw a.trace && says "record, report or merge"
+run 2 "$tool" && says "record, report, diff or merge"
+run 2 "$tool" draw a.trace && says "record, report, diff or merge"
 run 2 "$tool" report a.trace --top many && says "--top wants a number"
 
 echo "usm-prof: $passed passed, $failed failed, $skipped skipped"

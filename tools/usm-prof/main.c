@@ -2,7 +2,7 @@
 /* usm-prof: where a program's memory goes, and what its pools saved it.
  *
  * This file has the command line.  record.c runs a program, report.c and report_json.c print the
- * tables, and src/profile does the rest.  The manual is docs/man/usm-prof.1. */
+ * tables, diff.c compares two traces, and src/profile does the rest.  The manual is docs/man/usm-prof.1. */
 #include "options.h"
 #include "prof.h"
 #include "profile/export.h"
@@ -19,6 +19,7 @@
 static const char help[] =
     "usage: usm-prof record [-o FILE] [--stacks[=WHAT]] [--ring SIZE] PROGRAM [ARGUMENT...]\n"
     "       usm-prof report FILE [--json] [--top N] [--csv OUT] [--perfetto OUT] [--html OUT]\n"
+    "       usm-prof diff BEFORE AFTER [--json] [--top N]\n"
     "       usm-prof merge FILE... -o OUT\n"
     "\n"
     "Shows how a program that uses libusm allocates, and what its pools saved it.\n"
@@ -33,6 +34,8 @@ static const char help[] =
     "      --csv OUT        the events, one line each (- is standard output)\n"
     "      --perfetto OUT   for https://ui.perfetto.dev\n"
     "      --html OUT       one page to look at in a browser, without a network\n"
+    "diff: what changed between two traces of one program: peaks, driver calls, call sites\n"
+    "  -j, --json; --top N  as of report\n"
     "merge: traces of several processes in one, by real time\n"
     "  -o, --output OUT\n"
     "\n"
@@ -83,9 +86,14 @@ static int failed(usm_status st)
     return exit_status(st);
 }
 
+static bool has_exports(const command_line *c)
+{
+    return c->csv || c->perfetto || c->html;
+}
+
 static int run_record(command_line *c, char **argv)
 {
-    if (c->as_json || c->csv || c->perfetto || c->html)
+    if (c->as_json || has_exports(c))
         return misuse("record takes -o, --stacks and --ring; the rest is for report");
     if (argv[0] == NULL)
         return misuse("which program is to be recorded?");
@@ -105,6 +113,14 @@ static int export_to(const usm__profile *t, const char *path, exporter *export)
     return error == ENOMEM ? PROF_NO_MEMORY : PROF_FAILED;
 }
 
+static int end_of_output(void)
+{
+    if (fflush(stdout) == 0)
+        return PROF_FINE;
+    fprintf(stderr, "usm-prof: the report cannot be written: %s\n", strerror(errno));
+    return PROF_FAILED;
+}
+
 static int run_tables(const command_line *c, const char *path, const usm__profile *t)
 {
     usm__analysis *a  = NULL;
@@ -117,10 +133,28 @@ static int run_tables(const command_line *c, const char *path, const usm__profil
     else
         report_text(path, t, a, c->top);
     usm__analysis_free(a);
-    if (fflush(stdout) == 0)
-        return PROF_FINE;
-    fprintf(stderr, "usm-prof: the report cannot be written: %s\n", strerror(errno));
-    return PROF_FAILED;
+    return end_of_output();
+}
+
+static usm_status open_trace(const char *path, usm__profile **t)
+{
+    usm_status st = usm__profile_open(path, t);
+
+    if (st == USM_OK && (*t)->damage[0] != '\0')
+        fprintf(stderr, "usm-prof: warning: %s: %s; what comes before is shown\n", path,
+                (*t)->damage);
+    return st;
+}
+
+static int export_all(const command_line *c, const usm__profile *t)
+{
+    int rc = export_to(t, c->csv, usm__export_csv);
+
+    if (rc == PROF_FINE)
+        rc = export_to(t, c->perfetto, usm__export_perfetto);
+    if (rc == PROF_FINE)
+        rc = export_to(t, c->html, usm__export_html);
+    return rc;
 }
 
 /* Writes files instead of tables, unless --json asks for those too. */
@@ -135,20 +169,45 @@ static int run_report(const command_line *c, char **files)
             "report writes to standard output; --csv, --perfetto, --html name their files");
     if (files[0] == NULL || files[1] != NULL)
         return misuse("report wants one trace; usm-prof merge makes one of several");
-    st = usm__profile_open(files[0], &t);
+    st = open_trace(files[0], &t);
     if (st != USM_OK)
         return failed(st);
-    if (t->damage[0] != '\0')
-        fprintf(stderr, "usm-prof: warning: %s: %s; what comes before is shown\n", files[0],
-                t->damage);
-    rc = export_to(t, c->csv, usm__export_csv);
-    if (rc == PROF_FINE)
-        rc = export_to(t, c->perfetto, usm__export_perfetto);
-    if (rc == PROF_FINE)
-        rc = export_to(t, c->html, usm__export_html);
-    if (rc == PROF_FINE && (c->as_json || !(c->csv || c->perfetto || c->html)))
+    rc = export_all(c, t);
+    if (rc == PROF_FINE && (c->as_json || !has_exports(c)))
         rc = run_tables(c, files[0], t);
     usm__profile_close(t);
+    return rc;
+}
+
+static int run_diff(const command_line *c, int n, char **files)
+{
+    usm__profile  *t[2] = {NULL, NULL};
+    usm__analysis *a[2] = {NULL, NULL};
+    usm_status     st   = USM_OK;
+    int            rc;
+
+    if (c->output || has_exports(c))
+        return misuse("diff takes --json and --top");
+    if (n != 2)
+        return misuse("diff wants two traces, the one before first");
+    for (int i = 0; i < 2 && st == USM_OK; i++) {
+        st = open_trace(files[i], &t[i]);
+        if (st == USM_OK)
+            st = usm__analyse(t[i], &a[i]);
+    }
+    if (st != USM_OK) {
+        rc = failed(st);
+    } else if (diff(files, (const usm__profile *const *)t, (const usm__analysis *const *)a,
+                    c->as_json, c->top)) {
+        rc = end_of_output();
+    } else {
+        fputs("usm-prof: out of memory\n", stderr);
+        rc = PROF_NO_MEMORY;
+    }
+    for (int i = 0; i < 2; i++) {
+        usm__analysis_free(a[i]);
+        usm__profile_close(t[i]);
+    }
     return rc;
 }
 
@@ -162,29 +221,46 @@ static int run_merge(const command_line *c, int n, char **files)
     return st == USM_OK ? PROF_FINE : failed(st);
 }
 
+typedef enum verb { RECORD, REPORT, DIFF, MERGE, NONE } verb;
+
+static verb verb_of(const char *word)
+{
+    static const char *const names[] = {"record", "report", "diff", "merge"};
+    unsigned                 v       = RECORD;
+
+    while (v < NONE && strcmp(word, names[v]) != 0)
+        v++;
+    return (verb)v;
+}
+
 int main(int argc, char **argv)
 {
     command_line c    = {.top = 20};
-    const char  *verb = argc > 1 ? argv[1] : "";
-    bool         is_verb =
-        strcmp(verb, "record") == 0 || strcmp(verb, "report") == 0 || strcmp(verb, "merge") == 0;
-    int rc;
+    const char  *word = argc > 1 ? argv[1] : "";
+    verb         v    = verb_of(word);
+    int          rc;
 
     (void)unsetenv("USM_TRACE"); /* the tool must not be recorded */
-    if (is_verb) {
+    if (v != NONE) {
         argv++;
         argc--;
     }
     /* What follows the name of the program to record belongs to that. */
-    rc = tool_parse(&prof, argc, argv, strcmp(verb, "record") == 0, &c);
+    rc = tool_parse(&prof, argc, argv, v == RECORD, &c);
     if (rc >= 0)
         return rc;
-    if (!is_verb)
-        return misuse(*verb ? "the first word is record, report or merge"
-                            : "what is to be done: record, report or merge?");
-    if (strcmp(verb, "record") == 0)
+    switch (v) {
+    case RECORD:
         return run_record(&c, argv + optind);
-    if (strcmp(verb, "report") == 0)
+    case REPORT:
         return run_report(&c, argv + optind);
-    return run_merge(&c, argc - optind, argv + optind);
+    case DIFF:
+        return run_diff(&c, argc - optind, argv + optind);
+    case MERGE:
+        return run_merge(&c, argc - optind, argv + optind);
+    case NONE:
+        break;
+    }
+    return misuse(*word ? "the first word is record, report, diff or merge"
+                        : "what is to be done: record, report, diff or merge?");
 }

@@ -23,4 +23,8 @@ int record(const record_options *options, char **argv);
 void report_text(const char *path, const usm__profile *t, const usm__analysis *a, size_t top);
 void report_json(const char *path, const usm__profile *t, const usm__analysis *a);
 
+/* diff.c: what changed between two traces, to stdout.  false: no memory. */
+bool diff(char *const *files, const usm__profile *const *traces,
+          const usm__analysis *const *analyses, bool as_json, size_t top);
+
 #endif
