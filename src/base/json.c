@@ -7,10 +7,11 @@
 
 /* ---- texts --------------------------------------------------------------------------- */
 
-/* The length of the UTF-8 character at p, which has `left` bytes; 0 if it is not one: overlong
- * forms, surrogates and code points above U+10FFFF are not (Unicode, table 3-7). */
-static size_t utf8_length(const unsigned char *p, size_t left)
+/* Overlong forms, surrogates and code points above U+10FFFF are no characters (Unicode, table
+ * 3-7). */
+size_t usm__json_utf8_length(const char *text, size_t left)
 {
+    const unsigned char *p = (const unsigned char *)text;
     size_t        n  = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
     unsigned char lo = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
     unsigned char hi = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
@@ -48,18 +49,18 @@ static void put_ascii(usm__json *j, unsigned char c)
 
 static void put_string(usm__json *j, const char *text, size_t max)
 {
-    const unsigned char *p = (const unsigned char *)text, *end = p + strnlen(text, max);
+    const char *p = text, *end = p + strnlen(text, max);
 
     usm__out_bytes(&j->out, "\"", 1);
     while (p < end) {
-        size_t n = utf8_length(p, (size_t)(end - p));
+        size_t n = usm__json_utf8_length(p, (size_t)(end - p));
 
         if (n == 0)
             usm__out_bytes(&j->out, "\\ufffd", 6);
         else if (n == 1)
-            put_ascii(j, *p);
+            put_ascii(j, (unsigned char)*p);
         else
-            usm__out_bytes(&j->out, (const char *)p, n);
+            usm__out_bytes(&j->out, p, n);
         p += n ? n : 1;
     }
     usm__out_bytes(&j->out, "\"", 1);

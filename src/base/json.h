@@ -46,4 +46,8 @@ void usm__json_real(usm__json *j, const char *key, double value, int digits);
 void usm__json_bool(usm__json *j, const char *key, bool value);
 void usm__json_null(usm__json *j, const char *key);
 
+/* The length of the UTF-8 character at `text`, which has `left` bytes, at least one; 0 if it is
+ * none. */
+size_t usm__json_utf8_length(const char *text, size_t left);
+
 #endif

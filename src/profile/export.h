@@ -10,6 +10,8 @@
  * possible; the caller has warned. */
 int usm__export_perfetto(const usm__profile *t, const char *path);
 int usm__export_html(const usm__profile *t, const char *path);
+/* A snapshot for PyTorch's memory viewer. */
+int usm__export_pytorch(const usm__profile *t, const char *path);
 /* One line per event: time_ns,source,thread,event,pool,tag,address,size,usable,duration_ns,stack.
  */
 int usm__export_csv(const usm__profile *t, const char *path);

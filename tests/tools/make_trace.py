@@ -8,6 +8,7 @@ make_trace.py KIND FILE
     many    300000 blocks of one pool, many live at once, given back with their area
     unended small without its end, and a free of a block that is not in it
     work    a launch over two devices: the first copies beside its kernels, the second ends early
+    mapped  two pieces that touch, a block across both; one more piece comes and goes
     empty   a header and an end
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -110,8 +111,22 @@ def work():
     return out + chunk(EVENTS, b"".join(e for _, e in events), thread=1) + chunk(END, b"")
 
 
+def mapped():
+    base = 0x7f0000000000
+    out = header("mapped") + pool(1, 2, b"slab", b"gpu")
+    out += chunk(EVENTS, b"".join([
+        event(1000, base, 2 * MIB, 10, 0, 1, MAP),
+        event(2000, base + 2 * MIB, 2 * MIB, 10, 0, 1, MAP),
+        event(3000, base + MIB, 2 * MIB, 0, 0, 1, ALLOC),
+        event(4000, base + 4 * MIB, 2 * MIB, 10, 0, 1, MAP),
+        event(5000, base + 4 * MIB, MIB, 0, 0, 1, ALLOC),
+        event(6000, base + 4 * MIB, 0, 0, 0, 1, FREE),
+        event(7000, base + 4 * MIB, 2 * MIB, 10, 0, 1, UNMAP)]), thread=1)
+    return out + chunk(END, b"")
+
+
 def main():
-    kinds = {"work": work, "small": small, "many": many, "unended": unended, "empty": lambda: header("empty") + chunk(END, b"")}
+    kinds = {"work": work, "mapped": mapped, "small": small, "many": many, "unended": unended, "empty": lambda: header("empty") + chunk(END, b"")}
     with open(sys.argv[2], "wb") as file:
         file.write(kinds[sys.argv[1]]())
 

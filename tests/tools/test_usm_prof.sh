@@ -154,6 +154,12 @@ run 2 "$tool" diff a.trace && says "two traces"
 run 2 "$tool" diff a.trace freed.trace -o x && says "diff takes --json and --top"
 run 1 "$tool" diff a.trace absent.trace && says "No such file"
 
+# --- export ---------------------------------------------------------------------------------------
+run 0 "$tool" export a.trace --pytorch-snapshot a.pickle --csv again.csv
+cmp -s again.csv events.csv && [ -s a.pickle ] && pass || fail "both files are written"
+run 2 "$tool" export a.trace && says "--pytorch-snapshot"
+run 1 "$tool" export a.trace --pytorch-snapshot no/such/folder && says "cannot be written"
+
 # --- merge ----------------------------------------------------------------------------------------
 run 0 "$tool" merge a.trace killed.trace -o both.trace
 run 0 "$tool" report both.trace --json
@@ -167,8 +173,8 @@ run 1 "$tool" merge a.trace letter.txt -o x.trace && says "letter.txt"
 # --- the rest ---------------------------------------------------------------------------------------
 run 0 "$tool" --help && says "usage: usm-prof record"
 run 0 "$tool" --version && says "usm-prof "
-run 2 "$tool" && says "record, report, diff or merge"
-run 2 "$tool" draw a.trace && says "record, report, diff or merge"
+run 2 "$tool" && says "record, report, diff, export or merge"
+run 2 "$tool" draw a.trace && says "record, report, diff, export or merge"
 run 2 "$tool" report a.trace --top many && says "--top wants a number"
 
 echo "usm-prof: $passed passed, $failed failed, $skipped skipped"

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""test_usm_prof_export.py USM_PROF: what `usm-prof report --perfetto --html` writes of traces whose
-contents make_trace.py knows.
+"""test_usm_prof_export.py USM_PROF: what `usm-prof report --perfetto --html` and `usm-prof export
+--pytorch-snapshot` write of traces whose contents make_trace.py knows.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
 import collections
 import json
 import os
+import pickle
+import pickletools
 import re
 import subprocess
 import sys
@@ -123,6 +125,84 @@ def check_work(data, trace):
           "perfetto: slices of each device, not {}".format(names))
 
 
+# What the viewer's own reader knows (unpickle() of MemoryViz.js).
+VIEWER = {"PROTO", "STOP", "MARK", "EMPTY_DICT", "SETITEMS", "EMPTY_LIST", "APPENDS", "BINGET", "LONG_BINGET",
+          "BINPUT", "LONG_BINPUT", "BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1", "NEWTRUE", "NEWFALSE"}
+
+
+def undo(snapshot, device):
+    """What the viewer does to show an earlier moment: takes the events back from the last one on."""
+    held, live = [], {}
+    for s in snapshot["segments"]:
+        if s["device"] == device:
+            held.append([s["address"], s["address"] + s["total_size"]])
+            live.update((b["address"], b["requested_size"]) for b in s["blocks"] if b["state"] != "inactive")
+    for e in reversed(snapshot["device_traces"][device]):
+        first, last = e.get("addr"), e.get("addr", 0) + e["size"]
+        if e["action"] == "alloc":
+            check(live.pop(first, None) == e["size"], "pytorch: no block at {}".format(first))
+        elif e["action"] == "free_completed":
+            live[first] = e["size"]
+        elif e["action"] in ("segment_free", "segment_unmap"):
+            held.append([first, last])
+        elif e["action"] in ("segment_alloc", "segment_map"):
+            one = next((h for h in held if h[0] <= first and last <= h[1]), None)
+            check(one is not None, "pytorch: no segment at {}".format(first))
+            held = [h for h in held if h is not one]
+            held += [h for h in ([one[0], first], [last, one[1]]) if h[0] < h[1]] if one else []
+    return held, live
+
+
+def snapshot(prof, folder, kind):
+    """The pickle of a trace, held against the report's own figures."""
+    trace, path = (os.path.join(folder, kind + end) for end in (".trace", ".pickle"))
+    subprocess.run([sys.executable, os.path.join(HERE, "make_trace.py"), kind, trace], check=True)
+    subprocess.run([prof, "export", trace, "--pytorch-snapshot", path], check=True, stderr=subprocess.DEVNULL)
+    report = json.loads(subprocess.run([prof, "report", trace, "--json"], check=True, stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL).stdout)
+    with open(path, "rb") as file:
+        data = file.read()
+    if len(data) < MIB:
+        known = {op.name for op, _, _ in pickletools.genops(data)}
+        check(known <= VIEWER, "pytorch: {} writes {}".format(kind, known - VIEWER))
+    found = pickle.loads(data)
+    events = [e for d in found["device_traces"] for e in d]
+    blocks = [b for s in found["segments"] for b in s["blocks"] if b["state"] == "active_allocated"]
+    check({"segments", "device_traces", "allocator_settings"} <= set(found), "pytorch: keys of " + kind)
+    check(all({"action", "size", "stream", "time_us", "frames"} <= set(e) for e in events), "pytorch: events")
+    check(all({"name", "filename", "line"} == set(f) for e in events[:1000] for f in e["frames"]), "pytorch: frames")
+    allocs = [e["size"] for e in events if e["action"] == "alloc"]
+    actions = collections.Counter(e["action"] for e in events)
+    check((len(allocs), sum(allocs)) == (report["all"]["allocations"], report["all"]["bytes"]),
+          "pytorch: {} allocations in {}".format(len(allocs), kind))
+    check(actions["oom"] == report["all"]["failed"], "pytorch: failures of " + kind)
+    check(actions["segment_alloc"] + actions["segment_map"] == report["driver"]["takes"], "pytorch: areas of " + kind)
+    check(sum(s["total_size"] for s in found["segments"]) == sum(p["reserved_at_end"] for p in report["pools"]),
+          "pytorch: the segments of {} are {}".format(kind, found["segments"]))
+    check(sum(b["size"] for b in blocks) == report["all"]["live_at_end"] and
+          len(blocks) == report["all"]["blocks_at_end"], "pytorch: blocks of {} at the end".format(kind))
+    for s in found["segments"]:
+        check(sum(b["size"] for b in s["blocks"]) == s["total_size"], "pytorch: a gap in {}".format(s["address"]))
+        check(sum(b["size"] for b in s["blocks"] if b["state"] != "inactive") == s["active_size"], "pytorch: active")
+    for device in range(len(found["device_traces"]) if len(data) < MIB else 0):
+        check(undo(found, device) == ([], {}), "pytorch: {} begins with {}".format(kind, undo(found, device)))
+    return found
+
+
+def check_snapshots(prof, folder):
+    small = snapshot(prof, folder, "small")
+    check(small["usm_devices"] == ['device memory of gpu "0"', "host memory"], "pytorch: {}".format(small["usm_devices"]))
+    frames = [f["name"] for f in small["device_traces"][0][2]["frames"]]
+    check(frames == ["0x401000", "0x402000", "caf\ufffd", "pool 1 slab"], "pytorch: frames {}".format(frames))
+    mapped = snapshot(prof, folder, "mapped")
+    sizes = [(s["is_expandable"], [b["size"] for b in s["blocks"]]) for s in mapped["segments"]]
+    check(sizes == [(True, [MIB, 2 * MIB, MIB])], "pytorch: pieces are one segment, not {}".format(sizes))
+    snapshot(prof, folder, "unended")
+    snapshot(prof, folder, "empty")
+    many = snapshot(prof, folder, "many")
+    check(many["segments"] == [] and len(many["device_traces"][0]) == 900002, "pytorch: many events")
+
+
 def main():
     prof = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -141,6 +221,7 @@ def main():
         check_work(data, trace)
         data, trace, *_ = export(prof, folder, "empty")
         check(data["blocks"]["size"] == [] and data["times"] == [], "empty: there is something")
+        check_snapshots(prof, folder)
         result = subprocess.run([prof, "report", os.path.join(folder, "small.trace"), "--html",
                                  os.path.join(folder, "none", "x.html")],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

@@ -20,6 +20,8 @@ static const char help[] =
     "usage: usm-prof record [-o FILE] [--stacks[=WHAT]] [--ring SIZE] PROGRAM [ARGUMENT...]\n"
     "       usm-prof report FILE [--json] [--top N] [--csv OUT] [--perfetto OUT] [--html OUT]\n"
     "       usm-prof diff BEFORE AFTER [--json] [--top N]\n"
+    "       usm-prof export FILE [--pytorch-snapshot OUT] [--csv OUT] [--perfetto OUT]\n"
+    "                       [--html OUT]\n"
     "       usm-prof merge FILE... -o OUT\n"
     "\n"
     "Shows how a program that uses libusm allocates, and what its pools saved it.\n"
@@ -36,6 +38,8 @@ static const char help[] =
     "      --html OUT       one page to look at in a browser, without a network\n"
     "diff: what changed between two traces of one program: peaks, driver calls, call sites\n"
     "  -j, --json; --top N  as of report\n"
+    "export: the files alone; those of report, and\n"
+    "      --pytorch-snapshot OUT  for PyTorch's memory viewer (https://pytorch.org/memory_viz)\n"
     "merge: traces of several processes in one, by real time\n"
     "  -o, --output OUT\n"
     "\n"
@@ -44,7 +48,7 @@ static const char help[] =
 
 typedef struct command_line {
     record_options record;
-    const char    *output, *csv, *perfetto, *html;
+    const char    *output, *csv, *perfetto, *html, *pytorch;
     bool           as_json;
     unsigned       top;
 } command_line;
@@ -65,6 +69,7 @@ static const tool_option options[] = {
     {.name = "csv", 0, TOOL_TEXT, offsetof(command_line, csv)},
     {.name = "perfetto", 0, TOOL_TEXT, offsetof(command_line, perfetto)},
     {.name = "html", 0, TOOL_TEXT, offsetof(command_line, html)},
+    {.name = "pytorch-snapshot", 0, TOOL_TEXT, offsetof(command_line, pytorch)},
     {.name = NULL},
 };
 static const tool prof = {"usm-prof", help, options};
@@ -88,7 +93,7 @@ static int failed(usm_status st)
 
 static bool has_exports(const command_line *c)
 {
-    return c->csv || c->perfetto || c->html;
+    return c->csv || c->perfetto || c->html || c->pytorch;
 }
 
 static int run_record(command_line *c, char **argv)
@@ -154,6 +159,8 @@ static int export_all(const command_line *c, const usm__profile *t)
         rc = export_to(t, c->perfetto, usm__export_perfetto);
     if (rc == PROF_FINE)
         rc = export_to(t, c->html, usm__export_html);
+    if (rc == PROF_FINE)
+        rc = export_to(t, c->pytorch, usm__export_pytorch);
     return rc;
 }
 
@@ -168,7 +175,7 @@ static int run_report(const command_line *c, char **files)
         return misuse(
             "report writes to standard output; --csv, --perfetto, --html name their files");
     if (files[0] == NULL || files[1] != NULL)
-        return misuse("report wants one trace; usm-prof merge makes one of several");
+        return misuse("this wants one trace; usm-prof merge makes one of several");
     st = open_trace(files[0], &t);
     if (st != USM_OK)
         return failed(st);
@@ -177,6 +184,13 @@ static int run_report(const command_line *c, char **files)
         rc = run_tables(c, files[0], t);
     usm__profile_close(t);
     return rc;
+}
+
+static int run_export(const command_line *c, char **files)
+{
+    if (c->output || c->as_json || !has_exports(c))
+        return misuse("export wants --pytorch-snapshot, --csv, --perfetto or --html");
+    return run_report(c, files);
 }
 
 static int run_diff(const command_line *c, int n, char **files)
@@ -221,11 +235,11 @@ static int run_merge(const command_line *c, int n, char **files)
     return st == USM_OK ? PROF_FINE : failed(st);
 }
 
-typedef enum verb { RECORD, REPORT, DIFF, MERGE, NONE } verb;
+typedef enum verb { RECORD, REPORT, DIFF, EXPORT, MERGE, NONE } verb;
 
 static verb verb_of(const char *word)
 {
-    static const char *const names[] = {"record", "report", "diff", "merge"};
+    static const char *const names[] = {"record", "report", "diff", "export", "merge"};
     unsigned                 v       = RECORD;
 
     while (v < NONE && strcmp(word, names[v]) != 0)
@@ -256,11 +270,13 @@ int main(int argc, char **argv)
         return run_report(&c, argv + optind);
     case DIFF:
         return run_diff(&c, argc - optind, argv + optind);
+    case EXPORT:
+        return run_export(&c, argv + optind);
     case MERGE:
         return run_merge(&c, argc - optind, argv + optind);
     case NONE:
         break;
     }
-    return misuse(*word ? "the first word is record, report, diff or merge"
-                        : "what is to be done: record, report, diff or merge?");
+    return misuse(*word ? "the first word is record, report, diff, export or merge"
+                        : "what is to be done: record, report, diff, export or merge?");
 }
