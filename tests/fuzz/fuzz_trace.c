@@ -5,7 +5,11 @@
  * is reached too. What is checked beyond "no sanitizer speaks": what is read is in order and refers
  * to what there is, and the analysis counts no more than the trace has. */
 #include "profile/analyse.h"
+#include "profile/export.h"
+#include "profile/peaks.h"
 #include "profile/trace.h"
+
+#include "base/os.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +23,24 @@ static void require(bool ok, const char *what)
         return;
     (void)fprintf(stderr, "fuzz_trace: not so: %s\n", what);
     abort();
+}
+
+static void look_at_peaks(const usm__profile *t)
+{
+    usm__profile_peaks p;
+
+    if (usm__profile_peaks_find(t, 0, &p) != 0)
+        return;
+    require(p.n <= t->npools, "there are no more memories than pools");
+    for (size_t i = 0; i < p.n; i++) {
+        usm__profile_holder *holders = NULL;
+        size_t               n       = 0;
+
+        require(p.rows[i].live_at < t->nrecords, "a peak has its record");
+        require(usm__profile_peaks_holders(&p, i, &holders, &n) == 0, "who held it is known");
+        usm__heap_free(holders);
+    }
+    usm__profile_peaks_free(&p);
 }
 
 static void look_at(const usm__profile *t)
@@ -40,6 +62,8 @@ static void look_at(const usm__profile *t)
             "there are no more allocations than events");
     require(a->all.ended <= a->all.allocations, "no block ends twice");
     usm__analysis_free(a);
+    look_at_peaks(t);
+    require(usm__export_pytorch(t, "/dev/null") == 0, "a snapshot is written");
 }
 
 static void parse(const uint8_t *data, size_t size)

@@ -153,10 +153,12 @@ def undo(snapshot, device):
     return held, live
 
 
-def snapshot(prof, folder, kind):
-    """The pickle of a trace, held against the report's own figures."""
+def snapshot(prof, folder, kind, left=None):
+    """The pickle of a trace, or of its first `left` bytes, held against the report's own figures."""
     trace, path = (os.path.join(folder, kind + end) for end in (".trace", ".pickle"))
     subprocess.run([sys.executable, os.path.join(HERE, "make_trace.py"), kind, trace], check=True)
+    if left:
+        os.truncate(trace, left)
     subprocess.run([prof, "export", trace, "--pytorch-snapshot", path], check=True, stderr=subprocess.DEVNULL)
     report = json.loads(subprocess.run([prof, "report", trace, "--json"], check=True, stdout=subprocess.PIPE,
                                        stderr=subprocess.DEVNULL).stdout)
@@ -170,7 +172,7 @@ def snapshot(prof, folder, kind):
     blocks = [b for s in found["segments"] for b in s["blocks"] if b["state"] == "active_allocated"]
     check({"segments", "device_traces", "allocator_settings"} <= set(found), "pytorch: keys of " + kind)
     check(all({"action", "size", "stream", "time_us", "frames"} <= set(e) for e in events), "pytorch: events")
-    check(all({"name", "filename", "line"} == set(f) for e in events[:1000] for f in e["frames"]), "pytorch: frames")
+    check(all({"name", "filename", "line"} == set(f) for e in events for f in e["frames"]), "pytorch: frames")
     allocs = [e["size"] for e in events if e["action"] == "alloc"]
     actions = collections.Counter(e["action"] for e in events)
     check((len(allocs), sum(allocs)) == (report["all"]["allocations"], report["all"]["bytes"]),
@@ -184,7 +186,7 @@ def snapshot(prof, folder, kind):
     for s in found["segments"]:
         check(sum(b["size"] for b in s["blocks"]) == s["total_size"], "pytorch: a gap in {}".format(s["address"]))
         check(sum(b["size"] for b in s["blocks"] if b["state"] != "inactive") == s["active_size"], "pytorch: active")
-    for device in range(len(found["device_traces"]) if len(data) < MIB else 0):
+    for device in range(len(found["device_traces"])):
         check(undo(found, device) == ([], {}), "pytorch: {} begins with {}".format(kind, undo(found, device)))
     return found
 
@@ -199,8 +201,8 @@ def check_snapshots(prof, folder):
     check(sizes == [(True, [MIB, 2 * MIB, MIB])], "pytorch: pieces are one segment, not {}".format(sizes))
     snapshot(prof, folder, "unended")
     snapshot(prof, folder, "empty")
-    many = snapshot(prof, folder, "many")
-    check(many["segments"] == [] and len(many["device_traces"][0]) == 900002, "pytorch: many events")
+    many = snapshot(prof, folder, "many", left=MIB)
+    check(len(many["segments"]) == 1 and len(many["device_traces"][0]) > 40000, "pytorch: many events")
 
 
 def main():
