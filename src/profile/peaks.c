@@ -162,7 +162,8 @@ static void name_holders(const usm__profile *t, const usm__profile_sites *sites,
         memcpy(list[i].name, sites->names[i], sizeof(list[i].name));
     for (size_t i = 0; i < t->ntags; i++)
         (void)snprintf(list[sites->n + i].name, sizeof(list->name), "%s%s",
-                       i ? "tag " : "(no call site in the trace)", i ? t->tags[i] : "");
+                       i ? "tag " : "(no call site: usm-prof record --stacks=all has them)",
+                       i ? t->tags[i] : "");
 }
 
 static void charge(const usm__profile_peaks *p, const usm__profile_block *b,

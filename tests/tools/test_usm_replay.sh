@@ -138,7 +138,7 @@ END
 expect 1 'sampled stacks' "$work/sampled.trace" --budget 2M --fail
 says out '3.9 MiB in 3 blocks: 0x401000 < 0x402000' # 1 MiB / 0.632 + 2 MiB / 0.865
 expect 1 'host memory' "$work/small.trace" --budget 4095 --fail --kind host
-says out '4 KiB in 1 block: (no call site in the trace)'
+says out '4 KiB in 1 block: (no call site: usm-prof record --stacks=all has them)'
 expect 0 'one pool' "$work/small.trace" --budget 1 --fail --only-pool 2
 says out 'there is no device memory in it'
 expect 1 'a log of others' "$data/rmm.csv" --budget 2M --fail
