@@ -288,6 +288,12 @@ usm_status usm_memcpy_2d(usm_queue *q, void *dst, size_t dst_pitch, const void *
 
 /* ---- blocking -------------------------------------------------------------------------- */
 
+/* Memory that an area source has from the host (usm/source.h) has no queue and needs none. */
+static bool is_plain(const usm__area *a)
+{
+    return !usm__backend_can(a->ctx->be, USM_CAP_QUEUES) && usm__pool_host_may_touch(a->pool);
+}
+
 /* The queue for work on these pointers; NULL with USM_OK: the host does it. */
 static usm_status queue_for(const void *a, const void *b, usm_queue **q)
 {
@@ -296,7 +302,8 @@ static usm_status queue_for(const void *a, const void *b, usm_queue **q)
 
     *q = NULL;
     for (int i = 0; i < 2; i++)
-        if (areas[i] && (!best || (best->kind != USM_DEVICE && areas[i]->kind == USM_DEVICE)))
+        if (areas[i] && !is_plain(areas[i]) &&
+            (!best || (best->kind != USM_DEVICE && areas[i]->kind == USM_DEVICE)))
             best = areas[i];
     if (!best)
         return USM_OK;

@@ -183,6 +183,7 @@ static void commands_of_others_reach_it(void)
     char         *p;
 
     source_init(&s, 64 * MIB);
+    s.table.kinds = USM_SOURCE_DEVICE | USM_SOURCE_HOST;
     CHECK_INT(open_context(&s, &ctx), USM_OK);
     p = usm_pool_malloc(open_pool(ctx, USM_DEVICE), sizeof out);
     CHECK(p != NULL && q != NULL);
@@ -191,6 +192,12 @@ static void commands_of_others_reach_it(void)
     CHECK_INT(usm_queue_wait(q), USM_OK);
     CHECK(out[0] == 7 && out[99] == 7);
     CHECK_INT(usm_copy(out, p, sizeof out), USM_E_NOT_SUPPORTED); /* which queue would it be? */
+    usm_free(p);
+    p = usm_pool_malloc(open_pool(ctx, USM_HOST), sizeof out); /* for which none is needed */
+    CHECK(p != NULL);
+    CHECK_INT(usm_set(p, 5, sizeof out), USM_OK);
+    CHECK_INT(usm_copy(out, p, sizeof out), USM_OK);
+    CHECK(out[0] == 5 && out[99] == 5);
     usm_free(p);
     usm_context_destroy(ctx);
 }
