@@ -679,8 +679,9 @@ void usm__setting_set_translate(const char *key, usm__setting_translate *transla
 
 static bool is_somebody_elses(const char *name)
 {
-    /* The last one tells Python (python/usm) where this library is. */
-    static const char *const others[] = {"USM_TEST_", "USM_CI_", "USM_BENCH_", "USM_LIBRARY="};
+    /* USM_INSIDE_ is usm-exec's; the last one tells Python (python/usm) where this library is. */
+    static const char *const others[] = {"USM_TEST_", "USM_CI_", "USM_BENCH_", "USM_INSIDE_",
+                                         "USM_LIBRARY="};
 
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         if (strncmp(name, others[i], strlen(others[i])) == 0)

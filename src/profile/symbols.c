@@ -298,10 +298,10 @@ const char *usm__symbols_name(usm__symbols *s, uint32_t source, uint64_t address
 
 /* How the names of files begin whose frames are passed over. */
 static const char *const libusm[] = {"libusm", NULL};
-/* Runtimes that libusm serves inside programs that do not know it (inside/): what called the runtime
- * is the program. */
-static const char *const runtimes[] = {"libusm",  "libumf",    "libur_", "libpi_",
-                                       "libsycl", "libOpenCL", "libze_", NULL};
+/* Runtimes that libusm serves inside programs that do not know it (inside/), and C++'s library, whose
+ * operator new calls malloc: what called the runtime is the program. */
+static const char *const runtimes[] = {"libusm",    "libumf", "libur_",    "libpi_", "libsycl",
+                                       "libOpenCL", "libze_", "libstdc++", "libc++", NULL};
 
 static bool is_of(const usm__symbols *s, const range *r, const char *const *names)
 {

@@ -83,7 +83,7 @@ expect 0 'a seam left out' -v --off umf sh -c 'echo "[${LD_PRELOAD:-}]"'
 says out '[]'
 says err 'left out, as --off says'
 expect 2 'a seam that there is not' --off nosuch true
-says err 'usm-exec: --off wants the name of a seam: umf'
+says err 'usm-exec: --off wants the name of a seam: umf, opencl, malloc'
 expect 2 'no program' -v
 expect 127 'a program that there is not' ./nosuch
 says err 'usm-exec: ./nosuch cannot be run: No such file or directory'

@@ -27,7 +27,8 @@ static const char help[] =
     "\n"
     "  -v, --verbose     say which seams are opened, and why others are not\n"
     "      --off NAME    leave a seam out; may be given again: umf (SYCL over Level Zero),\n"
-    "                    opencl\n"
+    "                    opencl, malloc\n"
+    "  -m, --malloc SIZE malloc's blocks of SIZE and more come from a pool too: 64K or more\n"
     "  -l, --limit TEXT  most memory to hold, as device:4G (USM_MEMORY_LIMIT)\n"
     "  -r, --report      print on stderr, when PROGRAM has ended, what its pools did\n"
     "  -V, --version\n"
@@ -44,14 +45,19 @@ static const seam seams[] = {
     {"umf", "libusm_inside_umf.so", "LD_PRELOAD",
      "device, host and shared memory of SYCL over Level Zero"},
     {"opencl", "libusm_inside_opencl.so", "OPENCL_LAYERS", "USM and SVM of OpenCL"},
+    {"malloc", "libusm_inside_malloc.so", "LD_PRELOAD", "large blocks of malloc"},
 };
 
-#define SEAMS (sizeof seams / sizeof *seams)
+#define SEAMS        (sizeof seams / sizeof *seams)
+#define MALLOC       2 /* index of the seam that is opened on request only */
+#define WANTS_MALLOC "--malloc wants a size of 64K or more, such as 1M"
+#define LEAST_MALLOC ((uint64_t)64 << 10)
 
 typedef struct command_line {
     bool        is_verbose, wants_report;
     const char *limit;
-    uint32_t    off; /* bit i: seams[i] */
+    uint32_t    off;   /* bit i: seams[i]                                   */
+    uint64_t    least; /* of malloc's blocks, those from the pool; 0: none is */
 } command_line;
 
 static int take_off(const tool *t, const tool_option *o, void *line, const char *value)
@@ -64,7 +70,7 @@ static int take_off(const tool *t, const tool_option *o, void *line, const char 
             c->off |= (uint32_t)1 << i;
             return -1;
         }
-    return tool_misuse(t, "--off wants the name of a seam: umf, opencl");
+    return tool_misuse(t, "--off wants the name of a seam: umf, opencl, malloc");
 }
 
 /* What is wrong with a limit is said before the program starts. */
@@ -85,6 +91,7 @@ static const tool_option options[] = {
     {.name = "verbose", 'v', TOOL_FLAG, offsetof(command_line, is_verbose)},
     {.name = "off", 0, TOOL_CALL, 0, take_off},
     {.name = "limit", 'l', TOOL_CALL, 0, take_limit},
+    {.name = "malloc", 'm', TOOL_SIZE, offsetof(command_line, least), .wants = WANTS_MALLOC},
     {.name = "report", 'r', TOOL_FLAG, offsetof(command_line, wants_report)},
     {.name = NULL},
 };
@@ -159,6 +166,14 @@ static void say(const command_line *c, const seam *s, const char *what)
         (void)fprintf(stderr, "usm-exec: %s: %s\n", s->name, what);
 }
 
+static bool set_least(const command_line *c)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)c->least);
+    return set("USM_INSIDE_MALLOC", text);
+}
+
 static void open_seam(const command_line *c, size_t i)
 {
     const seam *s = &seams[i];
@@ -166,11 +181,13 @@ static void open_seam(const command_line *c, size_t i)
 
     if (c->off >> i & 1)
         say(c, s, "left out, as --off says");
+    else if (i == MALLOC && !c->least)
+        say(c, s, "not opened: it is off by default, --malloc SIZE asks for it");
     else if (!find_library(s, path, sizeof path))
         say(c, s, "not opened: its library is not installed");
     else if (strchr(path, ':') || strchr(path, ' '))
         say(c, s, "not opened: the path of its library has a space or a colon");
-    else if (append(s->variable, path))
+    else if ((i != MALLOC || set_least(c)) && append(s->variable, path))
         say(c, s, s->what);
 }
 
@@ -205,5 +222,7 @@ int main(int argc, char **argv)
         return rc;
     if (!argv[optind])
         return tool_misuse(&exec_tool, "which program is to be run?");
+    if (c.least && c.least < LEAST_MALLOC) /* libusm's own files and tables stay below it */
+        return tool_misuse(&exec_tool, WANTS_MALLOC);
     return run(&c, argv + optind);
 }
