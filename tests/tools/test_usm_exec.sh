@@ -15,46 +15,9 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/usm-exec-test.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
 unset LD_PRELOAD OPENCL_LAYERS USM_MEMORY_LIMIT USM_TRACE
-passed=0 failed=0
+# shellcheck source=tests/tools/says.sh
+. "$root/tests/tools/says.sh"
 cd "$work" || exit 1
-
-# expect STATUS NAME ARGUMENT...: runs it, its output is in out and err.
-expect()
-{
-    wanted=$1 name=$2
-    shift 2
-    "$tool" "$@" >out 2>err
-    status=$?
-    if [ $status -eq "$wanted" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name: exits with $status, not $wanted"
-        sed 's/^/    /' out err | head -n 20
-    fi
-}
-
-# says FILE TEXT; silent FILE
-says()
-{
-    if grep -qF -- "$2" "$1"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name: $1 does not say '$2'"
-        sed 's/^/    /' "$1" | head -n 20
-    fi
-}
-silent()
-{
-    if [ ! -s "$1" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name: $1 is not empty"
-        sed 's/^/    /' "$1" | head -n 20
-    fi
-}
 
 expect 0 'a program that does nothing' true
 silent err
@@ -118,10 +81,8 @@ expect 5 'a report of nothing' --report sh -c 'exit 5'
 says err 'the program allocated nothing through libusm'
 # shellcheck disable=SC2016
 expect 137 'a report of a killed program' --report sh -c 'kill -KILL $$'
-[ -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'usm-exec.*' -newer "$work" 2>/dev/null)" ] || {
-    failed=$((failed + 1))
-    echo 'FAILED: a scratch folder is left'
-}
+[ -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'usm-exec.*' -newer "$work" 2>/dev/null)" ] ||
+    fail 'a scratch folder is left'
 
 # A runtime that allocates for its program: the report names the program's function.
 cat >runtime.c <<'C'
@@ -142,10 +103,9 @@ int main(void)
 }
 C
 "$cc" -shared -fPIC -I"$root/include" -I"$include" -o libsycl-test.so runtime.c "$library" &&
-    "$cc" -O0 -o app app.c ./libsycl-test.so -Wl,-rpath,"$work:$(dirname "$library")" || failed=$((failed + 1))
+    "$cc" -O0 -o app app.c ./libsycl-test.so -Wl,-rpath,"$work:$(dirname "$library")" || fail "app.c does not compile"
 USM_TRACE_STACKS=all USM_DEVICE_SELECTOR='host:*' expect 4 'a report' --report ./app
 says err '1000 allocations'
 says err 'the_app_allocates'
 
-echo "$passed checks passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

@@ -15,80 +15,56 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/usm-exec-malloc.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
 unset LD_PRELOAD OPENCL_LAYERS USM_MEMORY_LIMIT USM_TRACE USM_TRACE_STACKS USM_POOL
-passed=0 failed=0
+# shellcheck source=tests/tools/says.sh
+. "$root/tests/tools/says.sh"
 cd "$work" || exit 1
 
-pass()
-{
-    passed=$((passed + 1))
-}
-
-fail()
-{
-    failed=$((failed + 1))
-    echo "FAILED: $1"
-    sed 's/^/    /' out err | head -n 20
-}
-
-# expect STATUS ARGUMENT...: runs usm-exec, its output is in out and err.
-expect()
+# runs STATUS ARGUMENT...
+runs()
 {
     wanted=$1
     shift
-    name=$*
-    "$tool" "$@" >out 2>err
-    status=$?
-    if [ $status -eq "$wanted" ]; then pass; else fail "$name: exits with $status, not $wanted"; fi
-}
-
-# says FILE TEXT; says_not FILE TEXT; silent: neither output has anything.
-says()
-{
-    if grep -qF -- "$2" "$1"; then pass; else fail "$name: $1 does not say '$2'"; fi
-}
-says_not()
-{
-    if grep -qF -- "$2" "$1"; then fail "$name: $1 says '$2'"; else pass; fi
-}
-silent()
-{
-    if [ ! -s out ] && [ ! -s err ]; then pass; else fail "$name: says something"; fi
+    expect "$wanted" "$*" "$@"
 }
 
 # --- the option, and the seam ---
-expect 0 -v true
+runs 0 -v true
 says err 'usm-exec: malloc: not opened: it is off by default, --malloc SIZE asks for it'
 # shellcheck disable=SC2016
-expect 0 -v --malloc 1M sh -c 'echo "$LD_PRELOAD $USM_INSIDE_MALLOC"'
+runs 0 -v --malloc 1M sh -c 'echo "$LD_PRELOAD $USM_INSIDE_MALLOC"'
 says err 'usm-exec: malloc: large blocks of malloc'
 says out 'libusm_inside_malloc.so 1048576'
 # shellcheck disable=SC2016
-expect 0 -v --malloc 1M --off malloc sh -c 'echo "$LD_PRELOAD"'
+runs 0 -v --malloc 1M --off malloc sh -c 'echo "$LD_PRELOAD"'
 says err 'usm-exec: malloc: left out, as --off says'
 says_not out libusm_inside_malloc.so
-expect 2 --malloc 4K true
+runs 2 --malloc 4K true
 says err '--malloc wants a size of 64K or more'
-expect 2 --malloc much true
+runs 2 --malloc much true
 says err '--malloc wants a size of 64K or more'
 
 # --- the family of malloc: blocks of all sizes, alignments, threads, fork, exit ---
-expect 0 --malloc 1M "$app"
-silent
-expect 0 --malloc 64K "$app"
-silent
-USM_VALIDATION=1 expect 0 --malloc 1M "$app"
-silent
-expect 0 --malloc 1M --limit host:16M "$app" limited
-silent
-expect 0 --malloc 1M --report "$app" keep
+runs 0 --malloc 1M "$app"
+silent out
+silent err
+runs 0 --malloc 64K "$app"
+silent out
+silent err
+USM_VALIDATION=1 runs 0 --malloc 1M "$app"
+silent out
+silent err
+runs 0 --malloc 1M --limit host:16M "$app" limited
+silent out
+silent err
+runs 0 --malloc 1M --report "$app" keep
 says err '1001 allocations'
 says err 'the_app_keeps'
-expect 0 --malloc 1G --report "$app" keep
+runs 0 --malloc 1G --report "$app" keep
 says err 'the program allocated nothing through libusm'
-expect 0 --malloc 1M --report "$app" child
+runs 0 --malloc 1M --report "$app" child
 says err '1 allocation,' # the parent's: the C library serves its child
-expect 0 --malloc 1M ls /
-[ ! -s err ] || fail 'ls: says something'
+runs 0 --malloc 1M ls /
+silent err
 
 # --- a program that uses libusm itself: its pools, messages and end are its own ---
 cat >own.c <<'C'
@@ -117,8 +93,9 @@ int main(void)
 }
 C
 "$cc" -I"$root/include" -I"$include" -o own own.c "$library" -Wl,-rpath,"$(dirname "$library")" || fail 'own.c compiles'
-USM_DEVICE_SELECTOR='host:*' expect 0 --malloc 64K ./own
-silent
+USM_DEVICE_SELECTOR='host:*' runs 0 --malloc 64K ./own
+silent out
+silent err
 
 # --- programs of others ---
 cat >vector.cpp <<'C'
@@ -141,21 +118,20 @@ int main()
 }
 C
 if command -v c++ >/dev/null && c++ -std=c++17 -O0 -o vector vector.cpp; then
-    expect 5 --malloc 1M --report ./vector
+    runs 5 --malloc 1M --report ./vector
     says err '2 allocations'
     says_not err '_Znwm'
     says err 'the_arrayv'
 fi
 echo 'int mallctl(const char *); void *p = (void *)mallctl;' >own_allocator.c
 if "$cc" -w -o keep "$root/tests/tools/malloc_app.c" -D_GNU_SOURCE -pthread own_allocator.c -ljemalloc 2>/dev/null; then
-    expect 0 --malloc 1M --report ./keep keep
+    runs 0 --malloc 1M --report ./keep keep
     says err 'the program allocated nothing through libusm'
 fi
 if command -v python3 >/dev/null; then
-    expect 0 --malloc 1M python3 -c 'print(len(bytes(3 << 20)) + len(list(range(3000000)) * 2))'
+    runs 0 --malloc 1M python3 -c 'print(len(bytes(3 << 20)) + len(list(range(3000000)) * 2))'
     says out 9145728
-    [ ! -s err ] || fail 'python3: says something'
+    silent err
 fi
 
-echo "$passed checks passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

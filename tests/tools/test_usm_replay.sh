@@ -13,35 +13,8 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/usm-replay-test.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
 unset USM_DEVICE_SELECTOR USM_POOL USM_NULL_MEMORY
-passed=0 failed=0
-
-# expect STATUS NAME ARGUMENT...: runs it, its output is in $work/out and $work/err.
-expect()
-{
-    wanted=$1 name=$2
-    shift 2
-    "$tool" "$@" >"$work/out" 2>"$work/err"
-    status=$?
-    if [ $status -eq "$wanted" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name: exits with $status, not $wanted"
-        sed 's/^/    /' "$work/out" "$work/err" | head -n 20
-    fi
-}
-
-# says FILE TEXT
-says()
-{
-    if grep -qF -- "$2" "$work/$1"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name: no \"$2\" in"
-        sed 's/^/    /' "$work/$1" | head -n 20
-    fi
-}
+# shellcheck source=tests/tools/says.sh
+. "$here/says.sh"
 
 # json EXPRESSION: true of the JSON in $work/out, as `o`; `p` is its first pool, `q` its last.
 json()
@@ -50,10 +23,9 @@ json()
 import json, sys
 o = json.load(open(sys.argv[1])); p = o['pools'][0]; q = o['pools'][-1]
 sys.exit(not ($1))" "$work/out"; then
-        passed=$((passed + 1))
+        pass
     else
-        failed=$((failed + 1))
-        echo "FAILED: $name: not $1 in"
+        fail "not $1 in"
         sed 's/^/    /' "$work/out" | head -n 60
     fi
 }
@@ -124,10 +96,9 @@ o = json.load(open(sys.argv[1])); m, = o['memories']
 sys.exit(not (not o['fits'] and m['live_peak'] == 3 * 1048576 + 1024 and m['reserved_peak'] == 8 << 20
               and m['holders'] == [{'name': '0x401000 < 0x402000', 'bytes': m['live_peak'], 'blocks': 2}]))" \
     "$work/out"; then
-    passed=$((passed + 1))
+    pass
 else
-    failed=$((failed + 1))
-    echo "FAILED: $name: the peak and who held it"
+    fail "the peak and who held it"
 fi
 "$python" - "$work/small.trace" "$work/sampled.trace" <<'END'
 import sys
@@ -191,10 +162,9 @@ o = json.load(open(sys.argv[1]))
 a = {p['policy']: p for p in o['phases'][-1]['policies']}
 l, n = a['libusm'], a['no_guesses']
 sys.exit(not ($1))" "$work/out"; then
-        passed=$((passed + 1))
+        pass
     else
-        failed=$((failed + 1))
-        echo "FAILED: $name: not $1 in"
+        fail "not $1 in"
         sed 's/^/    /' "$work/out" | head -n 60
     fi
 }
@@ -241,5 +211,4 @@ expect 0 help --help
 says out 'usage: usm-replay'
 expect 0 version --version
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

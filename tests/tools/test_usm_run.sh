@@ -15,47 +15,9 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/usm-run-test.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
 unset USM_POLICY USM_WATTS
-passed=0 failed=0
+# shellcheck source=tests/tools/says.sh
+. "$here/says.sh"
 cd "$work" || exit 1
-
-# expect STATUS NAME ARGUMENT...: runs it, its output is in out and err.
-expect()
-{
-    wanted=$1 name=$2
-    shift 2
-    "$tool" "$@" >out 2>err
-    status=$?
-    if [ $status -eq "$wanted" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name: exits with $status, not $wanted"
-        sed 's/^/    /' out err | head -n 20
-    fi
-}
-
-# says FILE TEXT
-says()
-{
-    if grep -qF -- "$2" "$1"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name: no \"$2\" in"
-        sed 's/^/    /' "$1" | head -n 20
-    fi
-}
-
-says_not()
-{
-    if grep -qF -- "$2" "$1"; then
-        failed=$((failed + 1))
-        echo "FAILED: $name: \"$2\" is in"
-        sed 's/^/    /' "$1" | head -n 20
-    else
-        passed=$((passed + 1))
-    fi
-}
 
 # --- kernels ----------------------------------------------------------------------------------------
 # processData sums its bytes; with SLOW it takes its time over it, so that a run can be killed in the middle.
@@ -204,7 +166,7 @@ END
 table >mistakes
 while IFS='|' read -r change line words <&3; do
     sed "$change" good.json >bad.json
-    cmp -s good.json bad.json && echo "FAILED: '$change' changes nothing" && failed=$((failed + 1))
+    cmp -s good.json bad.json && fail "'$change' changes nothing"
     expect 1 "$change" bad.json --dry-run
     says err "bad.json:$line: "
     says err "$words"
@@ -247,21 +209,21 @@ expect 0 "a run with its dot text" good.json --dot --policy fastest --no-prefetc
 says err 24240
 says_not out 24240
 says out xlabel
-[ "$(head -c 7 out)" = digraph ] || { failed=$((failed + 1)); echo "FAILED: --dot writes more than the graph"; }
+[ "$(head -c 7 out)" = digraph ] || fail "--dot writes more than the graph"
 USM_WATTS='*=50' USM_LOG=info expect 0 "a run under a cap" good.json --policy energy:60
 says out 24240
 says err "draws 50.0 W, as USM_WATTS says"
 sed 's/{"print": "u32"}/{"file": "sum.bin", "print": ["u16", "hex"]}/' good.json >file.json
 expect 0 "outputs" file.json
 says out "24240 0000"
-[ "$(od -An -tu4 sum.bin | tr -d ' ')" = 24240 ] || { failed=$((failed + 1)); echo "FAILED: sum.bin"; }
+[ "$(od -An -tu4 sum.bin | tr -d ' ')" = 24240 ] || fail "sum.bin"
 
 # --- folders to resume from ---
 expect 0 "a run that keeps its blocks" good.json --resume made/for/it
-[ ! -e made ] || { failed=$((failed + 1)); echo "FAILED: folders that were made stay"; }
+[ ! -e made ] || fail "folders that were made stay"
 mkdir mine
 USM_HOOKS='fault:launch@1+' expect 1 "a run in vain" good.json --resume mine/for/it
-[ ! -e mine/for ] && [ -d mine ] || { failed=$((failed + 1)); echo "FAILED: folders made in vain stay"; }
+[ ! -e mine/for ] && [ -d mine ] || fail "folders made in vain stay"
 
 # --- killed, and on again ---------------------------------------------------------------------------
 # On a machine that is busy a run may end before this script has its turn: then another one is begun.
@@ -285,10 +247,9 @@ if [ -d kept ]; then
     says out 24240
     says_not err "resumed=0"
     says err "resumed="
-    [ ! -e kept ] || { failed=$((failed + 1)); echo "FAILED: the folder stays"; }
+    [ ! -e kept ] || fail "the folder stays"
 else
-    failed=$((failed + 1))
-    echo "FAILED: the run ended, or never began, before it was killed"
+    fail "the run ended, or never began, before it was killed"
     sed 's/^/    /' out err
 fi
 
@@ -303,5 +264,4 @@ else
     says err "md5.json:4: kernel 'md5':"
 fi
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+finish
