@@ -12,8 +12,8 @@
  * `.lock`, at an offset that the key says; the others wait for that lock as readers, so that all go
  * on together when it ends, whether the build has failed or not.  Where there are no locks, or one
  * takes too long, several build: the last one's file stays.  A lock ends with its process.  PoCL
- * needs it: of processes that compile one program at once, about one in thirty gets a broken one,
- * which ends every process that loads it.
+ * needs it: where six processes compile one program at once, in one run of thirty it is broken for
+ * one of them, and a broken one that is kept ends every process that loads it.
  *
  * The folder is kept to USM__DISK_CACHE_FILES files.  Each write scans it, which is cheap compared
  * with the build before it.
