@@ -2,6 +2,7 @@
 /* The preloaded library of inside/umf over UMF itself: UMF is loaded, then the library, whose
  * functions this program takes as an adapter of Unified Runtime would.  The memory is a piece of this
  * program that UMF's fixed provider hands out. */
+#include "churn.h"
 #include "plain.h"
 #include "umf_abi.h"
 
@@ -249,26 +250,19 @@ static void a_full_provider_is_an_error_and_no_end(void)
     close_pool();
 }
 
+static void *get_block(size_t size)
+{
+    return umf.malloc(pool, size);
+}
+
+static void give_block(void *p)
+{
+    CHECK_INT(umf.free(pool, p), UMF_RESULT_SUCCESS);
+}
+
 static void *churn(void *arg)
 {
-    unsigned  seed   = (unsigned)(uintptr_t)arg;
-    uint64_t *p[100] = {NULL};
-
-    for (int i = 0; i < 20000; i++) {
-        unsigned k    = (unsigned)rand_r(&seed) % 100;
-        size_t   size = 8 + (unsigned)rand_r(&seed) % 20000;
-
-        if (p[k]) {
-            CHECK(*p[k] == ((uint64_t)(uintptr_t)arg << 32 | k));
-            CHECK_INT(umf.free(pool, p[k]), UMF_RESULT_SUCCESS);
-        }
-        p[k] = umf.malloc(pool, size);
-        CHECK(p[k] != NULL);
-        *p[k] = (uint64_t)(uintptr_t)arg << 32 | k;
-    }
-    for (int k = 0; k < 100; k++)
-        if (p[k])
-            CHECK_INT(umf.free(pool, p[k]), UMF_RESULT_SUCCESS);
+    churn_blocks((uintptr_t)arg, 20000, get_block, give_block);
     return NULL;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm_umf_pool_ops() in a program over UMF: pools of libusm over UMF's OS memory provider, and over a
  * provider of this program that counts its areas and fails when it is told to. */
+#include "churn.h"
 #include "plain.h"
 
 #include <pthread.h>
@@ -270,25 +271,19 @@ static void wrong_frees_are_refused(void)
     close_pool();
 }
 
+static void *get_block(size_t size)
+{
+    return umfPoolMalloc(pool, size);
+}
+
+static void give_block(void *p)
+{
+    CHECK_INT(umfPoolFree(pool, p), UMF_RESULT_SUCCESS);
+}
+
 static void *churn(void *arg)
 {
-    unsigned  seed   = (unsigned)(uintptr_t)arg;
-    uint64_t *p[100] = {NULL};
-
-    for (int i = 0; i < 10000; i++) {
-        unsigned k    = (unsigned)rand_r(&seed) % 100;
-        size_t   size = 8 + (unsigned)rand_r(&seed) % 20000;
-
-        if (p[k]) {
-            CHECK(*p[k] == ((uint64_t)(uintptr_t)arg << 32 | k));
-            CHECK_INT(umfPoolFree(pool, p[k]), UMF_RESULT_SUCCESS);
-        }
-        p[k] = umfPoolMalloc(pool, size);
-        CHECK(p[k] != NULL);
-        *p[k] = (uint64_t)(uintptr_t)arg << 32 | k;
-    }
-    for (int k = 0; k < 100; k++)
-        CHECK_INT(umfPoolFree(pool, p[k]), UMF_RESULT_SUCCESS);
+    churn_blocks((uintptr_t)arg, 10000, get_block, give_block);
     return NULL;
 }
 
