@@ -72,6 +72,8 @@ static struct {
     cl_count        *count;
 } on;
 
+static void *opened; /* the loader, as dlopen() gave it */
+
 /* Of the next program. */
 static struct {
     const char *loader;
@@ -97,18 +99,17 @@ static void load_neighbours(const char *loader)
 
 static void load(void)
 {
-    char  layers[4096];
-    void *lib;
+    char layers[4096];
 
     (void)snprintf(layers, sizeof layers, "%s%s%s", TEST_CL_COUNT, next.with_us ? ":" : "",
                    next.with_us ? TEST_INSIDE_OPENCL : "");
     CHECK(setenv("OPENCL_LAYERS", layers, 1) == 0);
     load_neighbours(next.loader);
-    lib = dlopen(next.loader, RTLD_NOW);
-    if (!lib)
+    opened = dlopen(next.loader, RTLD_NOW);
+    if (!opened)
         (void)printf("# %s\n", dlerror());
-    CHECK(lib != NULL);
-#define FIND(name) CHECK((*(void **)&cl.name = dlsym(lib, #name)) != NULL);
+    CHECK(opened != NULL);
+#define FIND(name) CHECK((*(void **)&cl.name = dlsym(opened, #name)) != NULL);
     FUNCTIONS(FIND)
 #undef FIND
 }
@@ -558,6 +559,32 @@ static void a_program_that_leaks_ends_well(void)
     run(leak, false, true);
 }
 
+/* Whether the loader, the layers and the driver are unmapped then is theirs to decide. */
+static void unload(void)
+{
+    sort s = cl.device ? DEVICE : SVM;
+
+    for (int i = 0; i < 3; i++) {
+        void *lost = get(s, 1000);
+
+        give(s, get(s, 2000));
+        if (i < 2)
+            give(s, lost); /* the last one is never freed */
+        CHECK_INT(cl.clReleaseCommandQueue(on.queue), 0);
+        CHECK_INT(cl.clReleaseContext(on.ctx), 0);
+        CHECK_INT(dlclose(opened), 0);
+        if (i == 2)
+            exit(0); /* with handlers of all libraries */
+        load();
+        open_device();
+    }
+}
+
+static void the_loader_may_be_unloaded(void)
+{
+    run(unload, false, true);
+}
+
 static void hold_many(void)
 {
     enum { MANY = 100000 / LESS };
@@ -756,6 +783,7 @@ static const plain_case cases[] = {
     CASE(a_blocking_free_waits_for_no_event_of_its_caller),
     CASE(a_context_takes_its_pools_along),
     CASE(a_program_that_leaks_ends_well),
+    CASE(the_loader_may_be_unloaded),
     CASE(a_hundred_thousand_blocks_live),
     CASE(a_limit_is_out_of_memory),
     CASE(a_pool_that_cannot_be_made_fails_no_program),

@@ -29,16 +29,18 @@ silent err
 expect 0 'a child of a child' sh -c 'sh -c "echo \$LD_PRELOAD"'
 says out libusm_inside_umf.so
 # shellcheck disable=SC2016
-LD_PRELOAD=libc.so.6 expect 0 'preloads of its own' sh -c 'echo "$LD_PRELOAD"'
-says out libc.so.6:
+LD_PRELOAD=libc.so.6:libm.so.6 expect 0 'preloads of its own' sh -c 'echo "$LD_PRELOAD"'
+says out libc.so.6:libm.so.6:/
 says out libusm_inside_umf.so
+silent err
 expect 0 'what is opened' -v true
 says err 'usm-exec: umf: device, host and shared memory of SYCL over Level Zero'
 says err 'usm-exec: opencl: ' # not opened where OpenCL's headers were not
 # shellcheck disable=SC2016
-OPENCL_LAYERS=/mine.so expect 0 'layers of its own' -v sh -c 'echo "$OPENCL_LAYERS"'
-says out /mine.so
+OPENCL_LAYERS=/mine.so:/theirs.so expect 0 'layers of its own' -v sh -c 'echo "$OPENCL_LAYERS"'
+says out /mine.so:/theirs.so
 if grep -q 'opencl: USM and SVM of OpenCL' err; then
+    says out /theirs.so:/
     says out libusm_inside_opencl.so
 fi
 # shellcheck disable=SC2016
@@ -65,6 +67,22 @@ printf '#!/bin/sh\necho "$LD_PRELOAD"; exit 3\n' >script
 chmod +x script
 expect 3 'a script' ./script
 says out libusm_inside_umf.so
+
+# A program with UMF linked in, as an executable and inside a library that binds to itself.
+cat >umf.c <<'C'
+int umfDisjointPoolOps(void) { return 6; }
+int pool_of_library(void) { return umfDisjointPoolOps(); }
+C
+echo 'int pool_of_library(void); int main(void) { return pool_of_library(); }' >umf_app.c
+if "$cc" -o umf_inside umf.c umf_app.c && "$cc" -shared -fPIC -Wl,-Bsymbolic -o libumf_app.so umf.c &&
+    "$cc" -o umf_beside umf_app.c ./libumf_app.so -Wl,-rpath,"$work"; then
+    expect 6 'UMF in the program' ./umf_inside
+    silent err
+    expect 6 'UMF in a library of the program' ./umf_beside
+    silent err
+else
+    fail 'umf.c compiles'
+fi
 
 echo 'int main(void) { return 9; }' >static.c
 if "$cc" -static -o static static.c 2>/dev/null; then
