@@ -4,9 +4,9 @@ fail and be skipped.
 
 suites.py [--build FOLDER] [--quick] [--report] [--limit TEXT] [SUITE...]
 
-Under tests/with-runtime.sh, which chooses the driver.  SUITE: pyopencl, clblast, viennacl, dpctl; all
-of them when none is named.  --quick runs a part of each that takes seconds.  --report adds what
-`usm-exec --report` counts; the seconds within usm-exec then hold the trace.  --limit is usm-exec's:
+Under tests/with-runtime.sh, which chooses the driver.  SUITE: pyopencl, clblast, viennacl, dpctl, dpnp,
+level_zero; all of them when none is named.  --quick runs a part of each that takes seconds.  --report
+adds what `usm-exec --report` counts; the seconds within usm-exec then hold the trace.  --limit is usm-exec's:
 a limit that is too small has to show as differences.
 
 A line for each suite says its version, its counts and seconds without and within, the first
@@ -181,6 +181,45 @@ def dpctl(quick):
     return version, [pytest_part("", ["--pyargs", "dpctl.tests", *options])]
 
 
+# Of dpnp's files those about memory, and some that compute.
+DPNP_QUICK = ("memory", "copy")
+DPNP = DPNP_QUICK + ("fill", "flat", "arraycreation", "ndarray", "sycl_queue", "sum", "sort", "search", "counting",
+                     "strides")
+
+
+def dpnp(quick):
+    version = python_package("dpnp")
+    if os.environ.get("USM_TEST_RUNTIME", "intel") != "intel":
+        raise Absent("it runs over Intel's OpenCL CPU runtime only")
+    return version, [pytest_part("test_" + name, ["--pyargs", "dpnp.tests.test_" + name])
+                     for name in (DPNP_QUICK if quick else DPNP)]
+
+
+# Files of dpctl's about what a driver has.  Left out: test_cython_api, which builds an extension, and
+# test_queue_wait, which aborts over the newer adapter without usm-exec, too.
+LEVEL_ZERO_QUICK = ("usm", "queue_memcpy")
+LEVEL_ZERO = LEVEL_ZERO_QUICK + ("queue", "queue_manager", "context", "device", "event", "platform")
+
+
+def level_zero(quick):
+    """dpctl over both of the runtime's Level Zero adapters, by the system's Python and pytest."""
+    if os.environ.get("USM_TEST_RUNTIME") != "ze-soft":
+        raise Absent("it runs over the software Level Zero driver only")
+    packages = os.path.join(VENV, "python{}.{}".format(*sys.version_info[:2]))
+    found = glob.glob(os.path.join(packages, "dpctl-*.dist-info"))
+    if not found:
+        raise Absent("there is no dpctl in {}: `./run --step step_intel` fetches it".format(packages))
+    version = os.path.basename(found[0])[len("dpctl-"):-len(".dist-info")]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml=junit.xml",
+               "-k", "not cython_api and not queue_wait", "--pyargs"]
+    env = {"PYTHONPATH": packages, "PYTHONDONTWRITEBYTECODE": "1",
+           "LD_LIBRARY_PATH": os.path.join(VENV, "lib"), "ONEAPI_DEVICE_SELECTOR": "level_zero:*"}
+    return version, [Part("{} adapter, {}".format(adapter, name), command + ["dpctl.tests.test_sycl_" + name],
+                          dict(env, SYCL_UR_USE_LEVEL_ZERO_V2=v2), None, read_pytest)
+                     for adapter, v2 in (("older", "0"), ("newer", "1"))
+                     for name in (LEVEL_ZERO_QUICK if quick else LEVEL_ZERO)]
+
+
 # Of the products of matrices, which take minutes each, the one that has temporaries of all kinds.
 CLBLAST_QUICK = "axpy|nrm2|gemv"
 CLBLAST = ("amax|asum|axpy|axpybatched|copy|dot|dotc|dotu|nrm2|scal|swap|had|gemv|gbmv|symv|sbmv|spmv|"
@@ -252,7 +291,7 @@ def viennacl(quick):
     return version, parts
 
 
-SUITES = {suite.__name__: suite for suite in (pyopencl, clblast, viennacl, dpctl)}
+SUITES = {suite.__name__: suite for suite in (pyopencl, clblast, viennacl, dpctl, dpnp, level_zero)}
 
 
 # ---- running and comparing -----------------------------------------------------------------------
