@@ -62,6 +62,41 @@ class DeviceInfo(ctypes.Structure):
         "backend", "name", "platform", "vendor", "driver_version", "selector")] + [ROOM]
 
 
+class ContextDesc(ctypes.Structure):
+    """usm_context_desc, its first members"""
+    _fields_ = [("struct_size", c_size_t), ("ndevices", c_size_t),
+                ("devices", ctypes.POINTER(c_void_p)), ROOM]
+
+
+class Image(ctypes.Structure):
+    """usm_image"""
+    _fields_ = [("type", c_int), ("data", c_char_p), ("size", c_size_t)]
+
+
+class ProgramDesc(ctypes.Structure):
+    """usm_program_desc, its first members"""
+    _fields_ = [("struct_size", c_size_t), ("nimages", c_size_t),
+                ("images", ctypes.POINTER(Image)), ("options", c_char_p), ROOM]
+
+
+class Arg(ctypes.Structure):
+    """usm_arg"""
+    _fields_ = [("kind", c_int), ("size", c_size_t), ("value", c_void_p)]
+
+
+class Launch(ctypes.Structure):
+    """usm_launch"""
+    _fields_ = [("struct_size", c_size_t), ("kernel", c_void_p), ("dims", c_uint32),
+                ("offset", c_size_t * 3), ("global_", c_size_t * 3), ("local", c_size_t * 3),
+                ("nargs", c_size_t), ("args", ctypes.POINTER(Arg)), ROOM]
+
+
+class Access(ctypes.Structure):
+    """usm_access"""
+    _fields_ = [("ptr", c_void_p), ("size", c_size_t), ("buffer", c_void_p), ("offset", c_size_t),
+                ("mode", c_int), ("state", c_uint32), ("opaque", c_void_p), ROOM]
+
+
 def make(structure):
     """A structure with its size and zeroes, as the INIT macros make it."""
     value = structure()
@@ -77,7 +112,7 @@ FUNCTIONS = {
     "usm_status_name": (c_char_p, c_int),
     "usm_last_error": (c_char_p,),
     "usm_last_status": (c_int,),
-    "usm_context_create": (STATUS, c_void_p, POINTERS),
+    "usm_context_create": (STATUS, ctypes.POINTER(ContextDesc), POINTERS),
     "usm_context_from_native": (STATUS, ctypes.POINTER(NativeDesc), POINTERS),
     "usm_context_destroy": ("void", c_void_p),
     "usm_context_get_devices": (STATUS, c_void_p, POINTERS, c_size_t, ctypes.POINTER(c_size_t)),
@@ -100,6 +135,24 @@ FUNCTIONS = {
     "usm_pool_get_stats": (STATUS, c_void_p, ctypes.POINTER(PoolStats)),
     "usm_pool_describe": (STATUS, c_void_p, c_int, c_char_p, c_size_t, ctypes.POINTER(c_size_t)),
     "usm_pool_trim_to": (STATUS, c_void_p, c_size_t),
+    "usm_init": (STATUS,),
+    "usm_shutdown": ("void",),
+    "usm_config_set": (STATUS, c_char_p, c_char_p),
+    "usm_select_devices": (STATUS, c_char_p, POINTERS, c_size_t, ctypes.POINTER(c_size_t)),
+    "usm_get_devices": (STATUS, POINTERS, c_size_t, ctypes.POINTER(c_size_t)),
+    "usm_device_has": (ctypes.c_bool, c_void_p, c_int),
+    "usm_async_malloc": (c_void_p, c_void_p, c_int, c_size_t),
+    "usm_async_free": (STATUS, c_void_p, c_void_p),
+    "usm_program_create": (STATUS, c_void_p, ctypes.POINTER(ProgramDesc), POINTERS),
+    "usm_program_destroy": ("void", c_void_p),
+    "usm_kernel_create": (STATUS, c_void_p, c_char_p, POINTERS),
+    "usm_kernel_destroy": ("void", c_void_p),
+    "usm_queue_submit": (STATUS, c_void_p, ctypes.POINTER(Launch), c_size_t, POINTERS, POINTERS),
+    "usm_buffer_open": (STATUS, c_void_p, c_char_p, c_uint64, c_size_t, c_int, POINTERS),
+    "usm_buffer_commit": (STATUS, c_void_p),
+    "usm_buffer_destroy": ("void", c_void_p),
+    "usm_access_begin": (STATUS, c_void_p, c_size_t, c_size_t, c_int, ctypes.POINTER(Access)),
+    "usm_access_end": ("void", ctypes.POINTER(Access)),
     "usm_free_ctx": (STATUS, c_void_p, c_void_p),
     "usm_get_pointer_type": (c_int, c_void_p, c_void_p),
     "usm_copy": (STATUS, c_void_p, c_void_p, c_size_t),
@@ -147,7 +200,8 @@ def candidates():
     if named:
         yield named  # and nothing else: who names one wants that one
         return
-    yield from glob.glob(os.path.join(HERE, "libusm.so*"))[:1]
+    for folder in (HERE, os.path.join(HERE, "lib")):  # a copy by hand; the wheel's
+        yield from sorted(glob.glob(os.path.join(folder, "libusm.so*")))[:1]
     builds = glob.glob(os.path.join(HERE, "..", "..", "build", "*", "lib", "libusm.so"))
     yield from sorted(builds, key=lambda path: (0 if "/release/" in path else 1, path))
     found = ctypes.util.find_library("usm")

@@ -43,13 +43,17 @@ def kind_number(kind):
 
 
 class Context:
-    """A context of libusm.  Context() is one on the devices that USM_DEVICE_SELECTOR names; the
-    from_ functions make one inside a native context of somebody else."""
+    """A context of libusm.  Context() is one on the first device of USM_DEVICE_SELECTOR,
+    Context("opencl:gpu") on the first of that selector; the from_ functions make one inside a
+    native context of somebody else."""
 
-    def __init__(self, *, _handle=None, _syclobj=None, _devices=()):
+    def __init__(self, selector=None, *, _handle=None, _syclobj=None, _devices=()):
         if _handle is None:
+            desc = c.make(c.ContextDesc)
+            if selector is not None:
+                desc.ndevices, desc.devices = 1, (c.c_void_p * 1)(select_devices(selector)[0])
             value = c.c_void_p()
-            lib.usm_context_create(None, value)
+            lib.usm_context_create(desc, value)
             _handle = Handle(value.value, lib.usm_context_destroy)
         self._handle = _handle
         self._syclobj = _syclobj
@@ -110,6 +114,19 @@ class Context:
         return "<usm.Context of {}>".format(", ".join(d["name"] for d in self.devices))
 
 
+def select_devices(selector=None):
+    """The handles of the devices that a selector names; None: USM_DEVICE_SELECTOR."""
+    count, found = c.c_size_t(), c.c_size_t(0)
+    if selector is None:
+        function, before = lib.usm_get_devices, ()
+    else:
+        function, before = lib.usm_select_devices, (selector.encode(),)
+    function(*before, None, 0, count)
+    list_ = (c.c_void_p * count.value)()
+    function(*before, list_, count.value, found)
+    return list(list_)[:found.value]
+
+
 def device_info(device):
     info = c.make(c.DeviceInfo)
     lib.usm_device_get_info(device, info)
@@ -162,7 +179,11 @@ class Pool:
         return "<usm.Pool of {} memory>".format(self.kind)
 
 
-class Memory:
+class Addressed:
+    """What has .ptr and .nbytes: an argument of copies, fills and kernels."""
+
+
+class Memory(Addressed):
     """A block of a pool, freed when the last reference to it is gone or by free(): at that moment
     no command of anybody may use it.  Views keep it alive."""
 
@@ -175,6 +196,7 @@ class Memory:
         self.pool = pool
         self.kind = pool.kind
         self.nbytes = nbytes
+        self._syclobj = pool._syclobj
         self._handle = Handle(pointer, free_quietly, pool._handle)
 
     @property
@@ -200,10 +222,10 @@ class Memory:
     @property
     def __sycl_usm_array_interface__(self):
         """What dpctl and dpnp ask for.  The flag says `writable`, whatever its name elsewhere."""
-        if self.pool._syclobj is None:
+        if self._syclobj is None:
             raise AttributeError("the memory is in no SYCL context: Context.from_dpctl() makes one")
         return {"data": (self.ptr, True), "shape": (self.nbytes,), "strides": None,
-                "typestr": "|u1", "version": 1, "syclobj": self.pool._syclobj}
+                "typestr": "|u1", "version": 1, "syclobj": self._syclobj}
 
     @property
     def __array_interface__(self):
@@ -234,7 +256,7 @@ class Memory:
         import dpnp
         dtype = dpnp.dtype(dtype)
         shape = self.nbytes // dtype.itemsize if shape is None else shape
-        return dpnp.ndarray(shape, dtype, buffer=self.as_dpctl(), sycl_queue=self.pool._syclobj)
+        return dpnp.ndarray(shape, dtype, buffer=self.as_dpctl(), sycl_queue=self._syclobj)
 
     def __len__(self):
         return self.nbytes
@@ -242,6 +264,34 @@ class Memory:
     def __repr__(self):
         state = hex(self._handle.value) if self._handle.close.alive else "freed"
         return "<usm.Memory, {} bytes of {} memory, {}>".format(self.nbytes, self.kind, state)
+
+
+class AsyncMemory(Memory):
+    """A block allocated and freed in the order of a queue's commands: its last reference may go
+    while they use it, and a later allocation of the queue may have it before they have ended."""
+
+    def __init__(self, queue, nbytes, kind):
+        pointer = lib.usm_async_malloc(queue._handle.value, kind_number(kind), nbytes)
+        if not pointer:
+            raise c.failure(lib.usm_last_status())
+        self.queue = queue
+        self.kind = kind
+        self.nbytes = nbytes
+        self._syclobj = queue.context._syclobj
+        self._handle = Handle(pointer, free_in(queue._handle.value), queue._handle)
+
+    def free(self):
+        """In the queue's order."""
+        pointer = self.ptr
+        self._handle.close.detach()
+        lib.usm_async_free(self.queue._handle.value, pointer)
+
+
+def free_in(queue):
+    def end(pointer):
+        with contextlib.suppress(c.Error):  # the log has its message
+            lib.usm_async_free(queue, pointer)
+    return end
 
 
 class _Addresses:
@@ -271,7 +321,7 @@ def address(what):
     """(address, size or None) of Memory, a number, or what has a buffer."""
     if isinstance(what, int):
         return what, None
-    if isinstance(what, Memory):
+    if isinstance(what, Addressed):
         return what.ptr, what.nbytes
     interface = getattr(what, "__array_interface__", None)
     if interface is not None:
@@ -388,6 +438,11 @@ class Queue:
             raise ValueError("{} patterns of {} bytes do not fit".format(count, len(pattern)))
         return self._submit(lib.usm_fill, (to, bytes(pattern), len(pattern), count), after, (dst,))
 
+    def alloc(self, nbytes, kind=DEVICE):
+        """Memory in the order of the queue: later commands may use it at once, and it is freed, with
+        its last reference or by free(), when the queue gets there."""
+        return AsyncMemory(self, nbytes, kind)
+
     def wait(self):
         lib.usm_queue_wait(self._handle.value)
         with self._lock:  # others may have added some
@@ -400,7 +455,9 @@ class Queue:
             deps = (c.c_void_p * len(after))(*[event._handle.value for event in after])
             function(self._handle.value, *arguments, len(after), deps, value)
             event = Event(value.value, *keep)
-            self._busy = [other for other in self._busy if not other.done] + [event]
+            while self._busy and self._busy[0].done:  # they end in their order
+                self._busy.pop(0)
+            self._busy.append(event)
         return event
 
 

@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""Arrays, kernels, files and profiles of the package usm; needs NumPy (pytest runs it, too).
+
+The device is the one of USM_DEVICE_SELECTOR.  USM_LIBRARY tests the sources over a build; without it
+the installed package is tested.
+
+SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+if "USM_LIBRARY" in os.environ:
+    sys.path.insert(0, os.path.join(HERE, "..", "..", "python"))
+
+import numpy  # noqa: E402
+import usm  # noqa: E402
+
+SCALE = "kernel void scale(global float *x, const float by) { x[get_global_id(0)] *= by; }"
+ROUNDS = int(os.environ.get("USM_TEST_ROUNDS", "2000"))
+
+
+def kernels_or_skip(test):
+    try:
+        usm.Program(SCALE).scale[1](usm.zeros(1), 1.0).wait()
+    except usm.Error as error:
+        if error.name != "USM_E_NO_IMAGE":
+            raise
+        test.skipTest("the device runs no kernels from text: {}".format(error.story))
+
+
+class Arrays(unittest.TestCase):
+    def test_values_come_back(self):
+        for dtype in ("i1", "f4", "f8", "c16", "M8[s]"):
+            values = numpy.arange(24).astype(dtype).reshape(2, 3, 4)
+            array = usm.asarray(values)
+            self.assertEqual((array.shape, array.dtype), (values.shape, values.dtype))
+            self.assertTrue((array.to_numpy() == values).all())
+
+    def test_numpy_takes_host_memory_without_a_copy(self):
+        array = usm.zeros((3, 4), kind="host")
+        for view in (numpy.asarray(array), numpy.from_dlpack(array), array.numpy()):
+            self.assertEqual(view.ctypes.data, array.ptr)
+        numpy.asarray(array)[1] = 5
+        self.assertEqual(array[1].to_numpy().tolist(), [5] * 4)
+
+    def test_views_keep_the_memory(self):
+        before = usm.current().pool("host").stats()["blocks"]
+        view = usm.full(100, 7, kind="host").numpy()
+        gc.collect()
+        self.assertEqual((view == 7).sum(), 100)
+        del view
+        usm.current().queue.wait()
+        self.assertEqual(usm.current().pool("host").stats()["blocks"], before)
+
+    def test_device_memory_is_copied_only(self):
+        array = usm.full(10, 3, kind="device")
+        self.assertFalse(hasattr(array, "__array_interface__"))
+        with self.assertRaisesRegex(TypeError, "to_numpy"):
+            array.numpy()
+        with self.assertRaisesRegex(BufferError, "SYCL"):
+            array.__dlpack__()
+        self.assertEqual(array.to_numpy().tolist(), [3] * 10)
+
+    def test_rows_share_memory(self):
+        array = usm.zeros((5, 2))
+        array[1:3].fill(1)
+        array[-1].fill(2)
+        self.assertEqual(array.to_numpy().tolist(),
+                         [[0, 0], [1, 1], [1, 1], [0, 0], [2, 2]])
+        for wrong in (5, -6, slice(0, 4, 2), "x"):
+            with self.assertRaises(IndexError):
+                array[wrong]
+
+    def test_wrong_arguments_are_refused(self):
+        with self.assertRaises(TypeError):
+            usm.empty(3, "O")
+        with self.assertRaises(ValueError):
+            usm.empty(-1)
+        with self.assertRaises(ValueError):
+            usm.empty(1, kind="Host")
+        with self.assertRaises(ValueError):
+            usm.empty(3).copy_from([1, 2])
+        with self.assertRaisesRegex(usm.Error, "USM_E_SELECTOR|USM_E_NO_BACKEND"):
+            usm.empty(1, device="no such thing")
+
+    def test_places_are_chosen(self):
+        here = usm.current()
+        with usm.device_context("host:*") as place:
+            self.assertEqual(usm.empty(1).place.selector, "host:0")
+            self.assertIs(usm.current(), place)
+        self.assertIs(usm.current(), here)
+        with usm.host_offload():
+            self.assertRegex(usm.empty(1).place.selector, "^(host|opencl):")
+
+    def test_split_and_gather(self):
+        values = numpy.arange(21).reshape(7, 3)
+        parts = usm.split(values, ["host:*", usm.current(), "host:*"])
+        self.assertEqual([len(part) for part in parts], [3, 2, 2])
+        self.assertTrue((usm.gather(parts) == values).all())
+        self.assertTrue((usm.gather(usm.split(usm.asarray(values))) == values).all())
+
+    def test_rounds_leak_nothing(self):
+        pool = usm.current().pool("host")
+
+        def rounds(n):
+            for _ in range(n):
+                usm.full(16, 1, kind="host")
+            usm.current().queue.wait()
+            gc.collect()
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * 4096
+        before = rounds(max(500, ROUNDS // 10)), pool.stats()["blocks"]
+        after = rounds(ROUNDS), pool.stats()["blocks"]
+        self.assertEqual(before[1], after[1])
+        self.assertLess(after[0] - before[0], 4 << 20)
+
+    def test_torch_takes_it(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not installed")
+        array = usm.zeros(8, kind="host")
+        torch.from_dlpack(array)[3] = 5
+        self.assertEqual(array.to_numpy()[3], 5)
+
+
+class Kernels(unittest.TestCase):
+    def setUp(self):
+        kernels_or_skip(self)
+
+    def test_a_kernel_runs(self):
+        x = usm.asarray(numpy.arange(1000), "f4")
+        event = usm.Program(SCALE).scale[1000](x, 2.0)
+        event.wait()
+        self.assertTrue((x.to_numpy() == 2 * numpy.arange(1000)).all())
+
+    def test_scalars_have_the_types_of_the_text(self):
+        program = usm.Program("kernel void put(global long *x, /* a, b */ long a, uchar b)\n"
+                              "{ x[0] = a; x[1] = b; }")
+        x = usm.zeros(2, "i8")
+        program.put[1](x, 1 << 40, 200).wait()
+        self.assertEqual(x.to_numpy().tolist(), [1 << 40, 200])
+
+    def test_ranges_groups_and_local_memory(self):
+        program = usm.Program(
+            "kernel void f(global int *x, local int *s)\n"
+            "{ s[get_local_id(0)] = get_local_id(0); barrier(CLK_LOCAL_MEM_FENCE);\n"
+            "  x[get_global_id(1) * get_global_size(0) + get_global_id(0)] =\n"
+            "      s[get_local_size(0) - 1 - get_local_id(0)]; }")
+        x = usm.zeros((3, 8), "i4")
+        program.f.at((8, 3), local=(4, 1))(x, usm.Local(16)).wait()
+        self.assertEqual(x.to_numpy().tolist(), [[3, 2, 1, 0, 3, 2, 1, 0]] * 3)
+
+    def test_failures_have_the_librarys_message(self):
+        x = usm.zeros(4)
+        with self.assertRaises(usm.Error) as caught:
+            usm.Program("kernel void f(global float *x) { nonsense }").f[4](x)
+        self.assertEqual(caught.exception.name, "USM_E_BUILD")
+        with self.assertRaisesRegex(usm.Error, "USM_E_NO_KERNEL.*scale"):
+            usm.Program(SCALE).other[4](x)
+        with self.assertRaisesRegex(usm.Error, "USM_E_ARGUMENTS"):
+            usm.Program(SCALE).scale[4](x)
+        with self.assertRaisesRegex(TypeError, "argument 1 of scale is a list"):
+            usm.Program(SCALE).scale[4](x, [2])
+
+
+class Waiting(unittest.TestCase):
+    def test_other_threads_run_while_one_waits(self):
+        memory = usm.empty(64 << 20, "u1", kind="host")
+        for i in range(8):
+            memory.fill(i)
+        counted, done = [0], threading.Event()
+
+        def count():
+            while not done.is_set():
+                counted[0] += 1
+                time.sleep(0)
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            memory.place.queue.wait()
+        finally:
+            done.set()
+            thread.join()
+        self.assertGreater(counted[0], 0)
+
+    def test_memory_in_queue_order(self):
+        queue = usm.Queue(usm.Context("host:*"))
+        back = bytearray(1000)
+        for i in range(100):
+            with queue.alloc(1000, "host") as memory:
+                queue.fill(memory, bytes([i]))
+                queue.memcpy(back, memory)
+        queue.wait()
+        self.assertEqual(back, bytes([99]) * 1000)
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "big.npy")
+        self.values = numpy.arange(600.0).reshape(100, 6)
+        numpy.save(self.path, self.values)
+
+    def test_rows_are_read(self):
+        with usm.open(self.path) as file:
+            self.assertEqual((file.shape, file.dtype), ((100, 6), numpy.dtype("f8")))
+            with file[10:20].read() as view:
+                self.assertTrue((view == self.values[10:20]).all())
+                with self.assertRaises(ValueError):
+                    view[0] = 1
+            with self.assertRaisesRegex(usm.Error, "USM_E_READ_ONLY"):
+                with file[0].write():
+                    pass
+
+    def test_what_is_committed_is_in_the_file(self):
+        with usm.open(self.path, "r+") as file:
+            with file[1:3].update() as view:
+                view += 1000
+            with file[5].write() as view:
+                view[...] = -1
+            self.assertTrue((numpy.load(self.path) == self.values).all())
+            file.commit()
+        self.values[1:3] += 1000
+        self.values[5] = -1
+        self.assertTrue((numpy.load(self.path) == self.values).all())
+
+    def test_a_file_is_made(self):
+        with usm.open(self.path, "w+", (10, 4), "i4") as file:
+            for i in range(10):
+                with file[i].write() as view:
+                    view[...] = i
+            file.commit()
+        self.assertTrue((numpy.load(self.path) == numpy.arange(10).reshape(10, 1)).all())
+
+    def test_what_is_not_rows_is_refused(self):
+        numpy.save(self.path, numpy.asfortranarray(self.values))
+        with self.assertRaisesRegex(ValueError, "columns"):
+            usm.open(self.path)
+        with self.assertRaises(FileNotFoundError):
+            usm.open(self.path + ".none")
+
+
+class Profile(unittest.TestCase):
+    def test_it_ends_in_a_page(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "usm.html")
+            code = ("import usm\n"
+                    "with usm.profile({!r}):\n"
+                    "    for i in range(10): usm.zeros(1000, kind='host')\n".format(page))
+            environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+            done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, timeout=60, env=environment)
+            if b"usm-prof was not found" in done.stdout:
+                self.skipTest("usm-prof was not built")
+            self.assertEqual((done.returncode, done.stdout), (0, b""))
+            with open(page) as file:
+                self.assertIn("<html", file.read())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
