@@ -131,6 +131,46 @@ class Arrays(unittest.TestCase):
         self.assertEqual(array.to_numpy()[3], 5)
 
 
+class Beside(unittest.TestCase):
+    """Others take arrays, without a copy."""
+
+    def test_dpctl_and_dpnp(self):
+        try:
+            import dpctl
+            import dpnp
+            from dpctl.memory import as_usm_memory
+            queue = dpctl.SyclQueue("opencl")
+        except Exception as error:  # not installed, or no device of its
+            self.skipTest("dpctl and dpnp: {}".format(error))
+        if not queue.sycl_device.has_aspect_usm_device_allocations:
+            self.skipTest("SYCL has no unified shared memory on {}".format(queue.sycl_device.name))
+        with usm.device_context(usm.Context.from_dpctl(queue)):
+            array = usm.full((4, 5), 3, kind="device")
+        self.assertEqual(as_usm_memory(array)._pointer, array.ptr)
+        view = dpnp.from_dlpack(array)
+        self.assertEqual((view.get_array()._pointer, view.shape), (array.ptr, (4, 5)))
+        view += 1
+        queue.wait()
+        self.assertEqual(array.to_numpy().tolist(), [[4] * 5] * 4)
+
+    def test_pyopencl(self):
+        try:
+            import pyopencl as cl
+            device = next(d for p in cl.get_platforms() for d in p.get_devices()
+                          if d.svm_capabilities)
+        except Exception as error:  # not installed, or no device that has pointers
+            self.skipTest("PyOpenCL: {!r}".format(error))
+        context = cl.Context([device])
+        with usm.device_context(usm.Context.from_pyopencl(context)) as place:
+            array = usm.asarray(numpy.arange(100), "f4", kind="device")
+            queue = cl.CommandQueue(context)
+            kernel = cl.Kernel(cl.Program(context, SCALE).build(), "scale")
+            kernel(queue, (100,), None, array.memory.svm("f4"), numpy.float32(3))
+            queue.finish()
+            self.assertIs(array.place, place)
+        self.assertTrue((array.to_numpy() == 3 * numpy.arange(100)).all())
+
+
 class Kernels(unittest.TestCase):
     def setUp(self):
         kernels_or_skip(self)
@@ -157,6 +197,26 @@ class Kernels(unittest.TestCase):
         x = usm.zeros((3, 8), "i4")
         program.f.at((8, 3), local=(4, 1))(x, usm.Local(16)).wait()
         self.assertEqual(x.to_numpy().tolist(), [[3, 2, 1, 0, 3, 2, 1, 0]] * 3)
+
+    def test_spirv(self):
+        """kernel void put(global int *x, int v) { *x = v; }, by hand."""
+        def op(code, *operands):
+            return [(len(operands) + 1) << 16 | code, *operands]
+        name = int.from_bytes(b"put\0", "little")
+        words = [0x07230203, 0x00010000, 0, 9, 0,
+                 *op(17, 4), *op(17, 6),  # capabilities: Addresses, Kernel
+                 *op(14, 2, 2), *op(15, 6, 1, name),  # Physical64 and OpenCL; the entry point 1
+                 *op(19, 2), *op(21, 3, 32, 0), *op(32, 4, 5, 3), *op(33, 5, 2, 4, 3),  # types
+                 *op(54, 2, 1, 0, 5), *op(55, 4, 6), *op(55, 3, 7),  # the function, 6 and 7
+                 *op(248, 8), *op(62, 6, 7, 2, 4), *op(253), *op(56)]
+        x = usm.zeros(2, "i4")
+        try:
+            usm.Program(numpy.array(words, "<u4").tobytes()).put[1](x, 7).wait()
+        except usm.Error as error:
+            if error.name != "USM_E_NO_IMAGE":
+                raise
+            self.skipTest("the device takes no SPIR-V: {}".format(error.story))
+        self.assertEqual(x.to_numpy().tolist(), [7, 0])
 
     def test_failures_have_the_librarys_message(self):
         x = usm.zeros(4)
