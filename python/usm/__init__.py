@@ -18,6 +18,7 @@ itself, in the build tree around it, else where the system keeps libraries.
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
 import importlib
+import typing
 
 from ._library import Error, LevelZeroQueue, OutOfMemory, lib
 from ._objects import (DEVICE, HOST, SHARED, Context, Event, Memory, Pool, Queue, copy, free,
@@ -28,6 +29,14 @@ __all__ = ["Context", "Pool", "Memory", "Queue", "Event", "Error", "OutOfMemory"
            "Array", "Place", "Program", "Kernel", "Local", "File", "empty", "full", "zeros",
            "asarray", "split", "gather", "device_context", "host_offload", "current", "open",
            "profile"]
+
+if typing.TYPE_CHECKING:
+    from ._array import (Array, Place, asarray, current, device_context, empty, full, gather,
+                         host_offload, split, zeros)
+    from ._file import File
+    from ._file import File as open
+    from ._profile import profile
+    from ._program import Kernel, Local, Program
 
 # What needs NumPy is loaded when it is first asked for: the rest needs no package.
 LATER = {"_array": ("Array", "Place", "empty", "full", "zeros", "asarray", "split", "gather",

@@ -22,6 +22,7 @@ from ._library import lib
 from ._objects import (DEVICE, KINDS, SHARED, Addressed, Context, Event, Memory, Pool, Queue,
                        address_array, device_info, select_devices)
 
+Values = numpy.ndarray  # in Array the name numpy is a method's
 ASPECT_SHARED = 9  # USM_ASPECT_USM_SHARED_ALLOCATIONS
 
 
@@ -116,7 +117,7 @@ class Array(Addressed):
         del count
         return Array(self.memory, shape, self.dtype, self.place, self.offset + first * stride)
 
-    def numpy(self) -> numpy.ndarray:
+    def numpy(self) -> Values:
         """A NumPy array over host or shared memory, without a copy, when the commands queued so far
         are done.  Kernels that are queued later: wait for them before it is used again."""
         if self.kind == DEVICE:
@@ -125,7 +126,7 @@ class Array(Addressed):
         flat = address_array(self.memory, "u1")[self.offset:self.offset + self.nbytes]
         return flat.view(self.dtype).reshape(self.shape)
 
-    def to_numpy(self) -> numpy.ndarray:
+    def to_numpy(self) -> Values:
         """A copy, of memory of any kind."""
         result = numpy.empty(self.shape, self.dtype)
         self.place.queue.memcpy(result, self).wait()

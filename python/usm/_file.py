@@ -106,7 +106,7 @@ class Rows:
         lib.usm_access_begin(self._file._buffer, self._offset, self._size, mode, access)
         try:
             raw = (ctypes.c_char * self._size).from_address(access.ptr)
-            array = numpy.frombuffer(raw, self._file.dtype).reshape(self.shape)
+            array = numpy.frombuffer(memoryview(raw), self._file.dtype).reshape(self.shape)
             array.flags.writeable = bool(mode & WRITE)
             yield array
         finally:

@@ -19,7 +19,7 @@ import numpy
 from . import _library as c
 from ._array import Array, current
 from ._library import lib
-from ._objects import Addressed, Context, Event, Handle
+from ._objects import Addressed, Context, Event, Handle, address
 
 OPENCL_C, SPIRV = 1, 2
 POINTER, VALUE, LOCAL = 1, 2, 3
@@ -120,7 +120,7 @@ class Kernel:
     def _arg(self, index: int, what: Any, arg: c.Arg) -> Any:
         """Fills in an argument; gives what must live until the kernel has ended."""
         if isinstance(what, Addressed):
-            arg.kind, arg.size, arg.value = POINTER, ctypes.sizeof(c.c_void_p), what.ptr
+            arg.kind, arg.size, arg.value = POINTER, ctypes.sizeof(c.c_void_p), address(what)[0]
             return what
         if isinstance(what, Local):
             arg.kind, arg.size = LOCAL, what.nbytes
