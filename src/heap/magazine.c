@@ -573,6 +573,14 @@ void usm__magazine_sum_up(usm_pool *pool, usm__magazine_sum *sum)
 
 /* ---- start, fork ------------------------------------------------------------------------ */
 
+/* Until a process has a second thread, registering costs nothing; then the kernel waits for all
+ * processors, 5 to 15 ms.  Drivers start threads before the first pool, so it is done when the
+ * library is loaded. */
+static __attribute__((constructor)) void register_while_single(void)
+{
+    (void)usm__os_membarrier_start();
+}
+
 void usm__magazine_start(void)
 {
     mag.can_take = usm__os_membarrier_start();
