@@ -16,15 +16,12 @@
 
 #define DEVICES_MAX 64 /* contexts of more are left to the driver */
 
+/* A queue of the program, or one that it has released and whose commands may still run. */
 struct inside_queue {
-    cl_command_queue handle;
-    size_t           references;
+    cl_command_queue handle;     /* NULL: `marker` instead */
+    cl_event         marker;     /* behind the last commands of a released queue, which it holds */
+    size_t           references; /* the program's */
     inside_queue    *next;
-};
-
-struct inside_marker {
-    cl_event       event;
-    inside_marker *next;
 };
 
 /* ---- libusm in the program ------------------------------------------------------------------- */
@@ -130,15 +127,18 @@ inside_driver inside_driver_of(cl_context handle)
     return d;
 }
 
-static void free_markers(inside_marker *marker, bool has_events)
+/* With what the layer holds of them: a marker, or a released queue without one. */
+static void free_queues(inside_queue *queue, bool holds)
 {
-    while (marker) {
-        inside_marker *next = marker->next;
+    while (queue) {
+        inside_queue *next = queue->next;
 
-        if (has_events)
-            (void)inside.target->clReleaseEvent(marker->event);
-        free(marker);
-        marker = next;
+        if (holds && queue->marker)
+            (void)inside.target->clReleaseEvent(queue->marker);
+        else if (holds && queue->references == 0)
+            (void)inside.target->clReleaseCommandQueue(queue->handle);
+        free(queue);
+        queue = next;
     }
 }
 
@@ -146,7 +146,6 @@ static void free_markers(inside_marker *marker, bool has_events)
 static void end_context(inside_context *ctx)
 {
     inside_context **at = &inside.contexts;
-    inside_queue    *queue;
 
     pthread_mutex_lock(&inside.lock);
     while (*at != ctx)
@@ -154,13 +153,9 @@ static void end_context(inside_context *ctx)
     *at = ctx->next;
     pthread_mutex_unlock(&inside.lock);
     inside_pools_end(ctx);
-    while ((queue = ctx->queues)) {
-        ctx->queues = queue->next;
-        free(queue);
-    }
     /* An event holds its context: the driver that has destroyed that all the same has done so
      * with both. */
-    free_markers(ctx->markers, !atomic_load(&ctx->is_destroyed));
+    free_queues(ctx->queues, !atomic_load(&ctx->is_destroyed));
     free(ctx);
 }
 
@@ -295,22 +290,23 @@ void inside_queue_retain(cl_command_queue queue)
 }
 
 /* With the lock.  A marker holds its queue, and the queue its context. */
-static inside_marker *take_ended_markers(inside_context *ctx)
+static inside_queue *take_ended(inside_context *ctx)
 {
-    inside_marker *ended = NULL;
+    inside_queue *ended = NULL;
 
-    for (inside_marker **at = &ctx->markers; *at;) {
-        inside_marker *marker = *at;
-        cl_int         status = CL_COMPLETE;
+    for (inside_queue **at = &ctx->queues; *at;) {
+        inside_queue *queue  = *at;
+        cl_int        status = queue->marker ? CL_COMPLETE : CL_QUEUED;
 
-        (void)inside.target->clGetEventInfo(marker->event, CL_EVENT_COMMAND_EXECUTION_STATUS,
-                                            sizeof status, &status, NULL);
+        if (queue->marker)
+            (void)inside.target->clGetEventInfo(queue->marker, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                                sizeof status, &status, NULL);
         if (status > CL_COMPLETE) {
-            at = &marker->next;
+            at = &queue->next;
         } else {
-            *at          = marker->next;
-            marker->next = ended;
-            ended        = marker;
+            *at         = queue->next;
+            queue->next = ended;
+            ended       = queue;
         }
     }
     return ended;
@@ -327,26 +323,27 @@ static bool use_with_blocks(inside_context *ctx)
     return false;
 }
 
-/* Enqueueing may run the program's callbacks, so the lock is not held. */
-static void add_marker(inside_context *ctx, cl_command_queue queue)
+/* Enqueueing may run the program's callbacks, so the lock is not held.  Where the driver refuses
+ * the marker the queue is kept itself. */
+static void put_marker(inside_context *ctx, inside_queue *queue)
 {
-    inside_marker *marker = calloc(1, sizeof *marker), *ended;
+    cl_event      marker = NULL;
+    inside_queue *ended;
 
-    if (!marker)
-        return;
-    if (inside.target->clEnqueueMarker(queue, &marker->event)) {
-        free(marker);
+    if (inside.target->clEnqueueMarker(queue->handle, &marker)) {
+        (void)inside.target->clRetainCommandQueue(queue->handle);
         return;
     }
     pthread_mutex_lock(&inside.lock);
-    ended        = take_ended_markers(ctx);
-    marker->next = ctx->markers;
-    ctx->markers = marker;
+    queue->marker = marker;
+    queue->handle = NULL; /* which soon may be another queue's */
+    ended         = take_ended(ctx);
     pthread_mutex_unlock(&inside.lock);
-    free_markers(ended, true);
+    free_queues(ended, true);
 }
 
-/* A released queue goes on with its commands, which a blocking free has to wait for. */
+/* A released queue goes on with its commands, which a blocking free has to wait for: at any time
+ * the context's list has the queue or its marker. */
 void inside_queue_release(cl_command_queue queue)
 {
     inside_context *owner;
@@ -357,14 +354,16 @@ void inside_queue_release(cl_command_queue queue)
     at = find_queue(queue, &owner);
     if (at && --(*at)->references == 0) {
         last    = *at;
-        *at     = last->next;
         is_used = use_with_blocks(owner);
+        if (!is_used)
+            *at = last->next;
     }
     pthread_mutex_unlock(&inside.lock);
-    free(last);
     if (is_used) {
-        add_marker(owner, queue);
+        put_marker(owner, last);
         inside_context_unuse(owner);
+    } else {
+        free(last);
     }
 }
 
@@ -383,17 +382,14 @@ static cl_int list_awaited(const inside_context *ctx, awaited **list, size_t *n)
 
     for (const inside_queue *q = ctx->queues; q; q = q->next)
         room++;
-    for (const inside_marker *marker = ctx->markers; marker; marker = marker->next)
-        room++;
     *list = calloc(room, sizeof **list);
     if (!*list)
         return CL_OUT_OF_HOST_MEMORY;
     for (const inside_queue *q = ctx->queues; q; q = q->next)
-        if (inside.target->clRetainCommandQueue(q->handle) == CL_SUCCESS)
+        if (q->handle && inside.target->clRetainCommandQueue(q->handle) == CL_SUCCESS)
             (*list)[(*n)++].queue = q->handle;
-    for (const inside_marker *marker = ctx->markers; marker; marker = marker->next)
-        if (inside.target->clRetainEvent(marker->event) == CL_SUCCESS)
-            (*list)[(*n)++].event = marker->event;
+        else if (q->marker && inside.target->clRetainEvent(q->marker) == CL_SUCCESS)
+            (*list)[(*n)++].event = q->marker;
     return CL_SUCCESS;
 }
 

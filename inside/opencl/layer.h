@@ -24,7 +24,6 @@
 typedef struct inside_context inside_context;
 typedef struct inside_pool    inside_pool;
 typedef struct inside_queue   inside_queue;
-typedef struct inside_marker  inside_marker;
 
 /* The sorts of memory that are pooled.  SVM of coarse grain is never touched by libusm, as it may
  * not be mapped. */
@@ -57,7 +56,6 @@ struct inside_context {
     /* Guarded by inside.lock. */
     size_t          references; /* the program's; 0: it has released the handle */
     inside_queue   *queues;
-    inside_marker  *markers; /* behind the last commands of queues that were released */
     inside_context *next;
 };
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A layer for OpenCL's loaders that stands before the driver and counts the calls for memory that
- * reach it, for processes with one platform. */
+/* A layer for OpenCL's loaders that stands before the driver, counts the calls for memory that reach
+ * it, and fails or holds a marker when it is told so, for processes with one platform. */
 #include "cl_count.h"
 
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
 #include <string.h>
+#include <unistd.h>
 #define clInitLayerWithProperties clInitLayerWithProperties_of_headers
 #include <CL/cl_layer.h>
 #undef clInitLayerWithProperties
@@ -115,6 +116,18 @@ static cl_int CL_API_CALL set_exec_info(cl_kernel kernel, cl_kernel_exec_info wh
     return target->clSetKernelExecInfo(kernel, what, size, value);
 }
 
+static cl_int CL_API_CALL enqueue_marker(cl_command_queue queue, cl_event *event)
+{
+    int fail = CL_MARKER_FAIL, hold = CL_MARKER_HOLD;
+
+    if (atomic_compare_exchange_strong(&cl_counts.marker, &fail, CL_MARKER_PASS))
+        return CL_OUT_OF_RESOURCES;
+    if (atomic_compare_exchange_strong(&cl_counts.marker, &hold, CL_MARKER_HELD))
+        while (cl_counts.marker == CL_MARKER_HELD)
+            (void)usleep(100);
+    return target->clEnqueueMarker(queue, event);
+}
+
 EXPORT cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t size, void *value,
                                          size_t *size_ret)
 {
@@ -142,6 +155,7 @@ EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *below, c
     layer.clSVMAlloc                               = svm_alloc;
     layer.clSVMFree                                = svm_free;
     layer.clSetKernelExecInfo                      = set_exec_info;
+    layer.clEnqueueMarker                          = enqueue_marker;
     *n_ret                                         = sizeof layer / sizeof(void *);
     *dispatch                                      = &layer;
     return CL_SUCCESS;

@@ -503,6 +503,63 @@ static void a_blocking_free_waits_for_no_event_of_its_caller(void)
     run(free_before_event, true, false);
 }
 
+static void *release_queue(void *queue)
+{
+    CHECK_INT(cl.clReleaseCommandQueue(queue), 0);
+    return NULL;
+}
+
+/* A queue is released whose command is to write a block, which is freed.  Nobody gets the block
+ * before the command has ended, although the queue has no marker yet, or never gets one. */
+static void free_after_release(cl_marker marker)
+{
+    cl_int           err    = 0;
+    cl_event         user   = cl.clCreateUserEvent(on.ctx, &err), done;
+    cl_command_queue second = cl.clCreateCommandQueueWithProperties(on.ctx, on.dev, NULL, &err);
+    int              from = 7, *keep[200], *p = get(SHARED, sizeof *p);
+    pthread_t        thread;
+
+    CHECK_INT(cl.copy(second, CL_FALSE, p, &from, sizeof from, 1, &user, &done), 0);
+    CHECK_INT(cl.clFlush(second), 0);
+    on.count->marker = marker;
+    CHECK_INT(pthread_create(&thread, NULL, release_queue, second), 0);
+    while (on.count->marker == (int)marker)
+        (void)usleep(100);
+    if (marker == CL_MARKER_FAIL)
+        CHECK_INT(pthread_join(thread, NULL), 0);
+    CHECK_INT(cl.blocking_free(on.ctx, p), 0);
+    for (int i = 0; i < 200; i++) {
+        keep[i] = get(SHARED, sizeof **keep);
+        CHECK(keep[i] != p);
+    }
+    CHECK_INT(cl.clSetUserEventStatus(user, CL_COMPLETE), 0);
+    on.count->marker = CL_MARKER_PASS;
+    if (marker == CL_MARKER_HOLD)
+        CHECK_INT(pthread_join(thread, NULL), 0);
+    for (int i = 0; i < 200; i++)
+        CHECK_INT(cl.blocking_free(on.ctx, keep[i]), 0);
+    CHECK_INT(cl.clGetEventInfo(done, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof err, &err, NULL),
+              0);
+    CHECK_INT(err, CL_COMPLETE);
+    CHECK_INT(cl.clReleaseEvent(done), 0);
+    CHECK_INT(cl.clReleaseEvent(user), 0);
+}
+
+static void release_and_free(void)
+{
+    free_after_release(CL_MARKER_HOLD);
+    free_after_release(CL_MARKER_FAIL);
+    CHECK_INT(cl.clReleaseCommandQueue(on.queue), 0);
+    CHECK_INT(cl.clReleaseContext(on.ctx), 0);
+    while (on.count->usm_allocs != on.count->usm_frees)
+        (void)usleep(100); /* the driver calls back after the end */
+}
+
+static void a_free_sees_queues_that_are_being_released(void)
+{
+    run(release_and_free, true, false);
+}
+
 /* ---- lives of contexts ----------------------------------------------------------------------- */
 
 static void release_in_any_order(void)
@@ -781,6 +838,7 @@ static const plain_case cases[] = {
     CASE(svm_is_freed_in_queues),
     CASE(a_blocking_free_waits_for_released_queues_too),
     CASE(a_blocking_free_waits_for_no_event_of_its_caller),
+    CASE(a_free_sees_queues_that_are_being_released),
     CASE(a_context_takes_its_pools_along),
     CASE(a_program_that_leaks_ends_well),
     CASE(the_loader_may_be_unloaded),
