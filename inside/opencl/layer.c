@@ -20,7 +20,11 @@ EXPORT cl_int CL_API_CALL clInitLayerWithProperties(cl_uint n, const cl_icd_disp
                                                     const void             *properties);
 EXPORT cl_int CL_API_CALL clDeinitLayer(void);
 
-inside_state inside = {.lock = PTHREAD_MUTEX_INITIALIZER};
+inside_state inside = {
+    .lock          = PTHREAD_MUTEX_INITIALIZER,
+    .areas_lock    = PTHREAD_MUTEX_INITIALIZER,
+    .is_tree_whole = true,
+};
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
@@ -174,14 +178,40 @@ static void at_exit(void)
     atomic_store(&inside.is_exiting, true);
 }
 
+/* A child finds the layer's lists whole and their locks free.  Its parent's pools are inert there,
+ * as libusm's are, and what its driver still does is as without the layer. */
+static void fork_prepare(void)
+{
+    pthread_mutex_lock(&inside.lock); /* whose holders never call libusm */
+}
+
+static void fork_parent(void)
+{
+    pthread_mutex_unlock(&inside.lock);
+}
+
+static void fork_child(void)
+{
+    inside_areas_in_child();
+    pthread_mutex_unlock(&inside.lock);
+}
+
+/* Once, though a loader may be loaded again, which the layer outlives. */
+static void begin(void)
+{
+    (void)atexit(at_exit);
+    (void)pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
 EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *below, cl_uint *n_ret,
                                       const cl_icd_dispatch **dispatch)
 {
+    static pthread_once_t  once = PTHREAD_ONCE_INIT;
     static cl_icd_dispatch table; /* the loader's for as long as the process lives */
 
     if (!below || !n_ret || !dispatch || n < sizeof table / sizeof(void *)) /* an older loader */
         return CL_INVALID_VALUE;
-    (void)atexit(at_exit);
+    (void)pthread_once(&once, begin);
     inside.target                                  = below;
     table                                          = *below;
     table.clGetPlatformIDs                         = get_platforms;

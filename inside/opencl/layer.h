@@ -68,9 +68,11 @@ typedef struct inside_state {
     _Atomic(cl_platform_id) platform; /* asked for a function last: it says what is wrong with a
                                          context that is none */
     pthread_mutex_t         lock;
-    inside_context         *contexts; /* guarded by lock */
-    inside_pool            *pools;    /* guarded by lock */
-    void                   *areas; /* guarded by lock: a tree (tsearch) of what the driver gave */
+    inside_context         *contexts;   /* guarded by lock */
+    inside_pool            *pools;      /* guarded by lock */
+    pthread_mutex_t         areas_lock; /* taken by threads that libusm's fork handlers wait for */
+    void                   *areas; /* guarded by it: a tree (tsearch) of what the driver gave */
+    bool                    is_tree_whole; /* guarded by it */
 } inside_state;
 
 extern inside_state inside;
@@ -113,6 +115,7 @@ bool inside_free(void *p, bool is_blocking, cl_int *err);
 bool inside_block(const void *p, void **base, size_t *size);
 /* The start of the area that p points into; NULL: it is the driver's. */
 void *inside_area_start(const void *p);
+void  inside_areas_in_child(void);
 /* Ends the pools of a context. */
 void inside_pools_end(const inside_context *ctx);
 

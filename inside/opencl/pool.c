@@ -72,10 +72,12 @@ static bool remember(void *p, size_t size)
     if (!a)
         return false;
     *a = (area){(uintptr_t)p, size};
-    pthread_mutex_lock(&inside.lock);
-    found  = tsearch(a, &inside.areas, compare);
-    is_new = found && *(area **)found == a; /* nodes change with the tree */
-    pthread_mutex_unlock(&inside.lock);
+    pthread_mutex_lock(&inside.areas_lock);
+    inside.is_tree_whole = false;
+    found                = tsearch(a, &inside.areas, compare);
+    is_new               = found && *(area **)found == a; /* nodes change with the tree */
+    inside.is_tree_whole = true;
+    pthread_mutex_unlock(&inside.areas_lock);
     if (!is_new)
         free(a);
     return is_new;
@@ -87,13 +89,15 @@ static void forget(void *p)
     void **found;
     area  *a = NULL;
 
-    pthread_mutex_lock(&inside.lock);
+    pthread_mutex_lock(&inside.areas_lock);
     found = tfind(&key, &inside.areas, compare);
     if (found) {
-        a = *found;
+        a                    = *found;
+        inside.is_tree_whole = false;
         (void)tdelete(&key, &inside.areas, compare);
+        inside.is_tree_whole = true;
     }
-    pthread_mutex_unlock(&inside.lock);
+    pthread_mutex_unlock(&inside.areas_lock);
     free(a);
 }
 
@@ -105,11 +109,22 @@ void *inside_area_start(const void *p)
 
     if (!atomic_load_explicit(&inside.has_pools, memory_order_acquire))
         return NULL;
-    pthread_mutex_lock(&inside.lock);
+    pthread_mutex_lock(&inside.areas_lock);
     found = tfind(&key, &inside.areas, compare);
     start = found ? (*(area **)found)->start : 0;
-    pthread_mutex_unlock(&inside.lock);
+    pthread_mutex_unlock(&inside.areas_lock);
     return (void *)start;
+}
+
+/* The lock is not taken for a fork: libusm waits there for a thread that takes an area, which takes
+ * this lock, and whose handlers come first depends on which library began first.  A tree that was
+ * about to change is forgotten. */
+void inside_areas_in_child(void)
+{
+    (void)pthread_mutex_init(&inside.areas_lock, NULL);
+    if (!inside.is_tree_whole)
+        inside.areas = NULL;
+    inside.is_tree_whole = true;
 }
 
 /* ---- the source: areas from the driver ------------------------------------------------------- */

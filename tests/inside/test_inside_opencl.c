@@ -829,6 +829,125 @@ static void threads_have_contexts_of_their_own(void)
     run(work_in_contexts, false, true);
 }
 
+/* ---- fork and exit under threads ------------------------------------------------------------- */
+
+static struct {
+    _Atomic(bool) ends;
+    cl_context    other; /* a second context */
+} forks;
+
+static void free_in(cl_context ctx, void *p)
+{
+    if (cl.host)
+        CHECK_INT(cl.free(ctx, p), 0);
+    else
+        cl.clSVMFree(ctx, p);
+}
+
+static void *alloc_in(cl_context ctx)
+{
+    cl_int err = 0;
+
+    return cl.host ? cl.host(ctx, NULL, 1000, 0, &err)
+                   : cl.clSVMAlloc(ctx, CL_MEM_READ_WRITE, 1000, 0);
+}
+
+/* In two contexts by turns, which the layer finds under its lock each time. */
+static void *alternate(void *unused)
+{
+    while (!forks.ends) {
+        void *p = alloc_in(on.ctx), *q = alloc_in(forks.other);
+
+        CHECK(p && q);
+        free_in(on.ctx, p);
+        free_in(forks.other, q);
+    }
+    return unused;
+}
+
+/* The child does nothing that the driver is asked for. */
+static void expect_child(void *p, void *q)
+{
+    int   status = -1;
+    pid_t child  = fork();
+
+    CHECK(child >= 0);
+    if (child == 0) {
+        (void)alarm(20);
+        free_in(on.ctx, p);
+        free_in(forks.other, q);
+        free(malloc(100000));
+        _exit(0);
+    }
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK_INT(status, 0);
+}
+
+static void fork_under_threads(void)
+{
+    cl_int    err = 0;
+    pthread_t threads[8];
+    void     *p, *q;
+
+    forks.other = cl.clCreateContext(NULL, 1, &on.dev, NULL, NULL, &err);
+    p           = alloc_in(on.ctx);
+    q           = alloc_in(forks.other);
+    for (int i = 0; i < 8; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, alternate, NULL), 0);
+    for (int i = 0; i < 30 / LESS; i++)
+        expect_child(p, q);
+    forks.ends = true;
+    for (int i = 0; i < 8; i++)
+        CHECK_INT(pthread_join(threads[i], NULL), 0);
+    free_in(on.ctx, p);
+    free_in(forks.other, q);
+    CHECK_INT(cl.clReleaseContext(forks.other), 0);
+    close_device();
+}
+
+static void children_find_no_lock_of_the_layer_taken(void)
+{
+    run(fork_under_threads, false, false);
+}
+
+static _Atomic(int) working;
+
+/* Leaves commands in flight, and goes on with blocks that the layer has: what a driver does for
+ * threads that go on calling it is its own. */
+static void *work_on(void *unused)
+{
+    cl_int           err   = 0;
+    cl_command_queue queue = cl.clCreateCommandQueueWithProperties(on.ctx, on.dev, NULL, &err);
+    sort             s     = cl.device ? DEVICE : SVM;
+    void            *p = get(s, MIB), *q = get(s, MIB);
+
+    free_in(on.ctx, alloc_in(on.ctx));
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(s == SVM ? cl.clEnqueueSVMMemcpy(queue, CL_FALSE, q, p, MIB, 0, NULL, NULL)
+                           : cl.copy(queue, CL_FALSE, q, p, MIB, 0, NULL, NULL),
+                  0);
+    CHECK_INT(cl.clFlush(queue), 0);
+    for (working++;;)
+        free_in(on.ctx, alloc_in(on.ctx));
+    return unused;
+}
+
+static void exit_under_threads(void)
+{
+    pthread_t thread;
+
+    for (int i = 0; i < 8; i++)
+        CHECK_INT(pthread_create(&thread, NULL, work_on, NULL), 0);
+    while (working < 8)
+        (void)usleep(100);
+    exit(0); /* with handlers of all libraries */
+}
+
+static void a_program_may_end_in_the_middle_of_its_work(void)
+{
+    run(exit_under_threads, false, false);
+}
+
 static const plain_case cases[] = {
     CASE(usm_is_pooled_and_computes_the_same),
     CASE(svm_is_pooled_and_computes_the_same),
@@ -848,6 +967,8 @@ static const plain_case cases[] = {
     CASE(a_program_with_libusm_of_its_own_is_left_alone),
     CASE(threads_share_the_pools),
     CASE(threads_have_contexts_of_their_own),
+    CASE(children_find_no_lock_of_the_layer_taken),
+    CASE(a_program_may_end_in_the_middle_of_its_work),
     {NULL, NULL},
 };
 
