@@ -102,6 +102,11 @@ expect 137 'a report of a killed program' --report sh -c 'kill -KILL $$'
 [ -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'usm-exec.*' -newer "$work" 2>/dev/null)" ] ||
     fail 'a scratch folder is left'
 
+cp "$tool" alone && with=$tool tool=$work/alone
+expect 5 'a report without usm-prof' --report sh -c 'exit 5'
+says err 'usm-exec: there will be no report: it needs'
+tool=$with
+
 # A runtime that allocates for its program: the report names the program's function.
 cat >runtime.c <<'C'
 #include <usm/usm.h>

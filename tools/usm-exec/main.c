@@ -191,9 +191,23 @@ static void open_seam(const command_line *c, size_t i)
         say(c, s, s->what);
 }
 
+/* The program that prints the report; false, and a message: there is none. */
+static bool find_prof(char *prof, size_t size)
+{
+    char folder[2048] = "";
+
+    (void)own_folder(folder, sizeof folder);
+    (void)snprintf(prof, size, "%susm-prof", folder);
+    if (access(prof, X_OK) == 0)
+        return true;
+    (void)fprintf(stderr, "usm-exec: there will be no report: it needs %s: %s\n", prof,
+                  strerror(errno));
+    return false;
+}
+
 static int run(const command_line *c, char **argv)
 {
-    char folder[2048], prof[2100], why[128];
+    char prof[2100], why[128];
 
     if (!exec_can_preload(argv[0], why, sizeof why))
         (void)fprintf(stderr, "usm-exec: %s runs as it is: %s\n", argv[0], why);
@@ -202,12 +216,8 @@ static int run(const command_line *c, char **argv)
             open_seam(c, i);
     if (c->limit && !set("USM_MEMORY_LIMIT", c->limit))
         return EXEC_FAILED;
-    if (c->wants_report) {
-        if (!own_folder(folder, sizeof folder))
-            return EXEC_FAILED;
-        (void)snprintf(prof, sizeof prof, "%susm-prof", folder);
+    if (c->wants_report && find_prof(prof, sizeof prof))
         return exec_with_report(prof, argv);
-    }
     (void)execvp(argv[0], argv);
     (void)fprintf(stderr, "usm-exec: %s cannot be run: %s\n", argv[0], strerror(errno));
     return errno == ENOENT ? EXEC_NOT_FOUND : EXEC_NOT_RUN;
