@@ -167,6 +167,8 @@ json 'd["all"]["allocations"] == 404 and len(d["processes"]) == 2 and len(d["poo
 run 0 "$tool" merge both.trace cut.trace -o three.trace && says "what comes before is taken"
 run 0 "$tool" report three.trace --json && json 'len(d["processes"]) == 3'
 run 2 "$tool" merge a.trace && says "-o OUT"
+run 2 "$tool" merge a.trace -o x.trace --json && says "merge takes -o"
+run 2 "$tool" merge a.trace -o x.trace --html x.html && says "merge takes -o"
 run 1 "$tool" merge a.trace letter.txt -o x.trace && says "letter.txt"
 [ ! -e x.trace ] && pass || fail "a merge that fails writes nothing"
 

@@ -229,6 +229,8 @@ static int run_merge(const command_line *c, int n, char **files)
 {
     usm_status st;
 
+    if (c->as_json || has_exports(c))
+        return misuse("merge takes -o; the rest is for report");
     if (n == 0 || c->output == NULL)
         return misuse("merge wants traces and -o OUT");
     st = usm__profile_merge((size_t)n, files, c->output);
