@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Logging by level, chosen by USM_LOG="level:info;output:stderr" (or just "info"; output: stderr,
  * stdout or a file).  Default: warn to stderr.  A line is "usm: warning: text".  A lack of memory
- * is never a warning: at level info a report is logged (heap/pool_report.h). */
+ * is a warning only where heap/pool_report.c says so: otherwise its report is logged at level info. */
 #ifndef USM_BASE_LOG_H
 #define USM_BASE_LOG_H
 

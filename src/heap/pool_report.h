@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Messages when an allocation finds no memory: always the error message for the caller, and with
- * USM_LOG=info a report of how much each pool holds. */
+ * USM_LOG=info a report of how much each pool holds; a brief one at the level warn for pools over
+ * area sources and while a trace is written. */
 #ifndef USM_HEAP_POOL_REPORT_H
 #define USM_HEAP_POOL_REPORT_H
 

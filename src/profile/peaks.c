@@ -181,10 +181,9 @@ static void charge(const usm__profile_peaks *p, const usm__profile_block *b,
     h->blocks += (uint64_t)llround(weight);
 }
 
-int usm__profile_peaks_holders(const usm__profile_peaks *p, size_t row, usm__profile_holder **list,
-                               size_t *n)
+int usm__profile_peaks_holders(const usm__profile_peaks *p, size_t row, uint32_t at,
+                               usm__profile_holder **list, size_t *n)
 {
-    uint32_t             at    = p->rows[row].live_at;
     usm__profile_sites   sites = {0};
     usm__profile_holder *all   = NULL;
     size_t               nall;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The most memory that a trace shows of each kind on each device, over all pools and processes
- * together, and who held it then.  Called by usm-prof diff and usm-replay --budget. */
+ * together, and who held it then or at another moment.  Called by usm-prof and usm-replay --budget. */
 #ifndef USM_PROFILE_PEAKS_H
 #define USM_PROFILE_PEAKS_H
 
@@ -35,9 +35,9 @@ typedef struct usm__profile_peaks {
 int  usm__profile_peaks_find(const usm__profile *t, uint32_t only_pool, usm__profile_peaks *p);
 void usm__profile_peaks_free(usm__profile_peaks *p);
 
-/* Who held the live bytes of a row when they were at their peak, most bytes first.  The caller
- * frees *list with usm__heap_free().  0 or ENOMEM. */
-int usm__profile_peaks_holders(const usm__profile_peaks *p, size_t row, usm__profile_holder **list,
-                               size_t *n);
+/* Who held the live bytes of a row after the record `at`, such as the row's live_at, most bytes
+ * first.  The caller frees *list with usm__heap_free().  0 or ENOMEM. */
+int usm__profile_peaks_holders(const usm__profile_peaks *p, size_t row, uint32_t at,
+                               usm__profile_holder **list, size_t *n);
 
 #endif

@@ -37,7 +37,8 @@ static void look_at_peaks(const usm__profile *t)
         size_t               n       = 0;
 
         require(p.rows[i].live_at < t->nrecords, "a peak has its record");
-        require(usm__profile_peaks_holders(&p, i, &holders, &n) == 0, "who held it is known");
+        require(usm__profile_peaks_holders(&p, i, p.rows[i].live_at, &holders, &n) == 0,
+                "who held it is known");
         usm__heap_free(holders);
     }
     usm__profile_peaks_free(&p);

@@ -55,7 +55,17 @@ silent out
 silent err
 runs 0 --malloc 1M --limit host:16M "$app" limited
 silent out
+says err 'usm: warning: out of memory (USM_E_BUDGET): 3 MiB of host memory on source:0'
+says err 'remedy: USM_MEMORY_LIMIT (usm-exec --limit) allows 16 MiB for host'
+says err 'by call site: usm-exec --report'
+[ "$(wc -l <"$work/err")" -le 12 ] && pass || fail 'the report has more than 12 lines'
+USM_LOG=error runs 0 --malloc 1M --limit host:16M "$app" limited
 silent err
+runs 0 --malloc 1M --limit host:16M --report "$app" limited
+says err 'the trace knows by call site who holds it'
+says err 'Held when memory was first refused: 3 MiB of host memory of source:0'
+sed -n '/^Held when/,/^$/p' "$work/err" >"$work/held"
+says held limited
 runs 0 --malloc 1M --report "$app" keep
 says err '1001 allocations'
 says err 'the_app_keeps'

@@ -413,7 +413,7 @@ static void a_limit_that_is_crossed_is_reported_with_who_holds_what(void)
     CHECK_IN("  this pool: live 3 MiB in 1 block (peak 3 MiB), reserved 3 MiB (peak 3 MiB)", log);
     CHECK_IN("  other: host pool direct: live 2", log);
     CHECK_IN("  tag solver: live 4 KiB in 1 block, peak 4 KiB", log);
-    CHECK_IN("  remedy: USM_MEMORY_LIMIT allows 8 MiB for host, and 5", log);
+    CHECK_IN("  remedy: USM_MEMORY_LIMIT (usm-exec --limit) allows 8 MiB for host, and 5", log);
     CHECK_INT(occurrences(log, "out of memory"), 1);
     CHECK(reason != NULL);
     CHECK_IN("<64 MiB of host memory on host:0 could not be allocated: ", reason);

@@ -3,8 +3,10 @@
 #include "prof.h"
 
 #include "base/inline/plural.h"
+#include "base/os.h"
 #include "base/text.h"
 #include "columns.h"
+#include "profile/peaks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -137,6 +139,55 @@ static void print_sites(const usm__profile *t, const usm__analysis *a, size_t to
     else
         (void)snprintf(title, sizeof(title), "Call sites");
     print_usages(title, "call site", &a->sites, top);
+}
+
+/* --- out of memory ------------------------------------------------------------------------ */
+
+static uint32_t first_refused(const usm__profile *t)
+{
+    uint32_t i = 0;
+
+    while (i < t->nrecords && t->records[i].e.type != USM__EVENT_FAILED)
+        i++;
+    return i;
+}
+
+static void print_holders(const usm__profile_holder *list, size_t nlist, size_t top)
+{
+    size_t   n = top && top < nlist ? top : nlist;
+    columns *c = columns_new(3);
+
+    heads(c, (const char *const[]){"held by", "bytes", "blocks", NULL});
+    for (size_t i = 0; i < n; i++) {
+        columns_add(c, "%s", list[i].name);
+        columns_bytes(c, list[i].bytes);
+        columns_add(c, "%llu", (unsigned long long)list[i].blocks);
+    }
+    columns_print(c);
+    if (n < nlist)
+        printf("  ... and %zu more (--top 0 shows all)\n", nlist - n);
+}
+
+/* Who held the memory that was refused, of all processes, when that happened for the first time. */
+static void print_refused(const usm__profile *t, size_t top)
+{
+    uint32_t             at   = first_refused(t), row;
+    usm__profile_holder *list = NULL;
+    usm__profile_peaks   peaks;
+    size_t               n = 0;
+    char                 size[32], time[32];
+
+    if (at == t->nrecords || usm__profile_peaks_find(t, 0, &peaks) != 0)
+        return;
+    row = peaks.row_of[t->records[at].e.pool];
+    if (row != USM__NEVER && usm__profile_peaks_holders(&peaks, row, at, &list, &n) == 0) {
+        printf("\nHeld when memory was first refused: %s of %s, after %s\n",
+               usm__format_bytes(t->records[at].e.size, size, sizeof(size)), peaks.rows[row].name,
+               time_text((double)t->records[at].e.time_ns, time, sizeof(time)));
+        print_holders(list, n, top);
+    }
+    usm__heap_free(list);
+    usm__profile_peaks_free(&peaks);
 }
 
 /* --- spilling --------------------------------------------------------------------------- */
@@ -280,6 +331,7 @@ void report_text(const char *path, const usm__profile *t, const usm__analysis *a
     print_sites(t, a, top);
     if (a->tags.n > 1 || (a->tags.n == 1 && strcmp(a->tags.rows[0].name, "(no tag)") != 0))
         print_usages("Tags", "tag", &a->tags, top);
+    print_refused(t, top);
     print_spill(&a->spill, top);
     print_work(t, &a->work);
     puts("\nAdvice");

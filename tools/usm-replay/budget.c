@@ -183,7 +183,8 @@ static bool collect(check *c, const usm__profile_peaks *p, usm_kind kind)
                       .time_ns  = p->t->records[peak->live_at].e.time_ns};
         c->n++;
         if (is_over(c, m))
-            is_done = usm__profile_peaks_holders(p, i, &m->holders, &m->nholders) == 0;
+            is_done =
+                usm__profile_peaks_holders(p, i, peak->live_at, &m->holders, &m->nholders) == 0;
     }
     return is_done;
 }
