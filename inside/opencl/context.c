@@ -159,8 +159,9 @@ static void end_context(inside_context *ctx)
     free(ctx);
 }
 
-/* The driver destroys a context whose blocks the program has leaked: the areas go with it.  As the
- * process ends, drivers destroy what is left, in an order of theirs. */
+/* The driver destroys a context whose blocks the program has leaked: the areas go with it.  Or the
+ * last area that held it is given back: then the thread that frees the block ends the context.  As
+ * the process ends, drivers destroy what is left, in an order of theirs. */
 static void CL_CALLBACK on_destroyed(cl_context handle, void *user)
 {
     inside_context *ctx;
@@ -176,7 +177,8 @@ static void CL_CALLBACK on_destroyed(cl_context handle, void *user)
     if (!ctx)
         return;
     atomic_store(&ctx->is_destroyed, true);
-    end_context(ctx);
+    if (atomic_load(&ctx->gives) == 0)
+        end_context(ctx);
 }
 
 /* Drivers older than OpenCL 3.0 have a shorter table, without the function. */

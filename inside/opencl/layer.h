@@ -52,6 +52,7 @@ struct inside_context {
     bool            may_cut;      /* fixed; shared memory does not move by whole allocations */
     _Atomic(bool)   is_destroyed; /* by the driver, with the areas */
     _Atomic(size_t) uses;         /* live blocks, and one for all references of the program */
+    _Atomic(int)    gives;        /* threads that give an area back to the driver */
     _Atomic(long)   user_events;  /* of the program, not set yet: commands may wait for them */
     /* Guarded by inside.lock. */
     size_t          references; /* the program's; 0: it has released the handle */

@@ -131,12 +131,14 @@ void inside_areas_in_child(void)
 
 static void give_back(const inside_pool *pool, void *p)
 {
-    cl_context handle = pool->owner->handle;
+    inside_context *owner = pool->owner;
 
+    atomic_fetch_add(&owner->gives, 1);
     if (pool->sort >= INSIDE_SVM)
-        inside.target->clSVMFree(handle, p);
+        inside.target->clSVMFree(owner->handle, p);
     else
-        (void)pool->owner->driver.free(handle, p);
+        (void)owner->driver.free(owner->handle, p);
+    atomic_fetch_sub(&owner->gives, 1);
 }
 
 static void *ask_driver(const inside_pool *pool, size_t size, cl_uint align)

@@ -594,6 +594,36 @@ static void a_context_takes_its_pools_along(void)
     run(release_in_any_order, false, false);
 }
 
+static void free_in(cl_context ctx, void *p)
+{
+    if (cl.host)
+        CHECK_INT(cl.free(ctx, p), 0);
+    else
+        cl.clSVMFree(ctx, p);
+}
+
+/* Its area is what held the context last, in a driver that counts so. */
+static void free_after_all(void)
+{
+    for (int i = 0; i < 3; i++) {
+        cl_int err = 0;
+        void  *p   = get(SVM, i == 0 ? 100 : 5 * MIB);
+
+        CHECK_INT(cl.clReleaseCommandQueue(on.queue), 0);
+        CHECK_INT(cl.clReleaseContext(on.ctx), 0);
+        give(SVM, p);
+        on.ctx   = cl.clCreateContext(NULL, 1, &on.dev, NULL, NULL, &err);
+        on.queue = cl.clCreateCommandQueueWithProperties(on.ctx, on.dev, NULL, &err);
+        CHECK_INT(err, 0);
+    }
+    close_device();
+}
+
+static void a_block_may_be_the_last_to_hold_its_context(void)
+{
+    run(free_after_all, false, true);
+}
+
 static void leak(void)
 {
     sort s = cl.device ? DEVICE : SVM;
@@ -838,14 +868,6 @@ static struct {
     cl_context    other; /* a second context */
 } forks;
 
-static void free_in(cl_context ctx, void *p)
-{
-    if (cl.host)
-        CHECK_INT(cl.free(ctx, p), 0);
-    else
-        cl.clSVMFree(ctx, p);
-}
-
 static void *alloc_in(cl_context ctx)
 {
     cl_int err = 0;
@@ -961,6 +983,7 @@ static const plain_case cases[] = {
     CASE(a_blocking_free_waits_for_no_event_of_its_caller),
     CASE(a_free_sees_queues_that_are_being_released),
     CASE(a_context_takes_its_pools_along),
+    CASE(a_block_may_be_the_last_to_hold_its_context),
     CASE(a_program_that_leaks_ends_well),
     CASE(the_loader_may_be_unloaded),
     CASE(a_hundred_thousand_blocks_live),
