@@ -215,6 +215,13 @@ size_t usm__spill_in_memory(usm__spill *s)
     return bytes;
 }
 
+bool usm__spill_get_arena(const usm__spill *s, char **base, size_t *size)
+{
+    *base = s->frames.base;
+    *size = s->frames.size;
+    return s->frames.fd < 0;
+}
+
 void usm__spill_get_sizes(const usm__spill *s, size_t *block, size_t *sector)
 {
     *block  = s->block_size;

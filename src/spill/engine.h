@@ -68,12 +68,29 @@ typedef struct usm__space {
 #define USM__SPACE_TITLE 80
 const char *usm__space_title(const usm__space *space, char *text);
 
+/* How the blocks of a space are reached when its range of addresses is not the engine's: the frame of
+ * a resident block stays in the arena, and who made the space moves its pages into the range when
+ * the program needs them there.  Called without the engine's lock; `frame` is the block's in the
+ * arena. */
+typedef struct usm__view {
+    char *base; /* the range; it belongs to who made the space                                    */
+    void *user;
+    /* The block leaves memory; nobody has it pinned.  Moves its pages back to the frame, or drops
+     * them, if they are in the range: its content is stored, or not needed.  Returns 0, or errno
+     * when they are still there. */
+    int (*take)(void *user, uint32_t block, void *frame);
+    /* The block is about to be stored.  Returns the address of its content, at which nobody writes
+     * until the next pin for writing; NULL: that is not possible now. */
+    void *(*protect)(void *user, uint32_t block, void *frame);
+} usm__view;
+
 typedef struct usm__space_params {
-    size_t       size;
-    const char  *name;    /* or NULL                                                          */
-    usm_context *ctx;     /* its error callback receives late failures; it outlives the space */
-    void        *foreign; /* the user's memory, `size` bytes; NULL: none                      */
-    usm__home   *home;    /* backing store; owned by the space, even on failure; NULL         */
+    size_t           size;
+    const char      *name;    /* or NULL                                                          */
+    usm_context     *ctx;     /* its error callback receives late failures; it outlives the space */
+    void            *foreign; /* the user's memory, `size` bytes; NULL: none                      */
+    usm__home       *home;    /* backing store; owned by the space, even on failure; NULL         */
+    const usm__view *view;    /* NULL: the engine moves frames into a range of its own            */
 } usm__space_params;
 
 /* The context's engine.  The first call creates it; it lives as long as the process, or as the
@@ -88,6 +105,9 @@ void usm__spill_end(usm_context *ctx);
 size_t usm__spill_capacity(const usm__spill *spill);
 size_t usm__spill_in_memory(usm__spill *spill);
 void   usm__spill_get_sizes(const usm__spill *spill, size_t *block, size_t *sector);
+
+/* The arena of frames; false: its pages are a memory file's and cannot be moved. */
+bool usm__spill_get_arena(const usm__spill *spill, char **base, size_t *size);
 
 usm_status usm__space_create(usm__spill *spill, const usm__space_params *params, usm__space **out);
 /* pre: nothing is pinned.  Waits for transfers of the space's blocks. */
@@ -163,6 +183,8 @@ void usm__space_unpin(usm__space *space, size_t offset, size_t size, usm_access_
 /* Whether blocks of the range have pins of that kind: those of writers, or any (writers_only
  * false). */
 bool usm__space_is_pinned(usm__space *space, size_t offset, size_t size, bool writers_only);
+/* The block's frame in the arena; pre: the caller has it pinned. */
+void *usm__space_frame(const usm__space *space, uint32_t block);
 
 /* ---- the rest ----------------------------------------------------------------------- */
 

@@ -20,7 +20,8 @@
  *                +---- LEAVING [LEAVING] <--> HELD: evicted; back: its pages could not be moved
  *
  * The pages of a frame are in the arena while it is EMPTY, FREE, ZERO, LOADING or SWAPPING (until
- * the thread that has loaded it has moved them), else in its block's range. */
+ * the thread that has loaded it has moved them), else in its block's range.  In a space with a view
+ * (engine.h) they stay in the arena, unless who made the space has moved them. */
 #include "heap/area.h"
 #include "spill/internal.h"
 
@@ -247,8 +248,11 @@ static void free_left(usm__spill *s, usm__frame *f)
 
 void usm__frame_take_back(usm__spill *s, usm__frame *f)
 {
-    usm__space *space = f->space;
-    int rc = usm__frames_take(&s->frames, (uint32_t)(f - s->frame), usm__block_at(space, f->block));
+    usm__space      *space = f->space;
+    const usm__view *view  = space->more->view;
+    uint32_t         frame = (uint32_t)(f - s->frame);
+    int              rc = view ? view->take(view->user, f->block, usm__frames_at(&s->frames, frame))
+                               : usm__frames_take(&s->frames, frame, usm__block_at(space, f->block));
 
     usm__mutex_lock(&s->lock);
     if (rc == 0) {
@@ -362,14 +366,25 @@ uint32_t usm__frame_get(usm__spill *s, usm__frame_want *w, usm_status *status, u
 
 /* --- moving ----------------------------------------------------------------------------- */
 
+char *usm__frame_data(const usm__spill *s, const usm__frame *f)
+{
+    const usm__view *view  = f->space->more->view;
+    uint32_t         frame = (uint32_t)(f - s->frame);
+
+    return view ? view->protect(view->user, f->block, usm__frames_at(&s->frames, frame))
+                : usm__block_at(f->space, f->block);
+}
+
 /* A process may have 65,530 mappings, and each block in memory is one: after ENOMEM, other blocks
  * are evicted first. */
 int usm__frame_place(usm__spill *s, uint32_t frame)
 {
     usm__frame *f  = &s->frame[frame];
     char       *at = usm__block_at(f->space, f->block);
-    int         rc = usm__frames_put(&s->frames, frame, at);
+    int         rc = 0;
 
+    if (!f->space->more->view) /* else the frame stays in the arena */
+        rc = usm__frames_put(&s->frames, frame, at);
     for (int i = 0; rc == ENOMEM && i < PLACE_ATTEMPTS; i++) {
         usm__deferred d = {.frame = NULL};
 

@@ -132,10 +132,11 @@ typedef struct usm__announced {
 
 typedef struct usm__space_more usm__space_more;
 struct usm__space_more {
-    usm__space *space; /* the space that it belongs to */
-    usm_list    link;  /* in spill->spaces */
-    usm__block *blocks;
-    usm__home  *home;
+    usm__space      *space; /* the space that it belongs to */
+    usm_list         link;  /* in spill->spaces */
+    usm__block      *blocks;
+    usm__home       *home;
+    const usm__view *view; /* NULL: none */
 
     _Atomic(uint64_t) *touched; /* a bit for each chunk of blocks; set under the engine's lock   */
 
@@ -329,6 +330,8 @@ void usm__frame_put_free(usm__spill *s, uint32_t frame);
 bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted, usm__deferred *d);
 /* What usm__frame_leave() has deferred: moves the pages back.  Lock not held. */
 void usm__frame_take_back(usm__spill *s, usm__frame *f);
+/* Where the content of a block that is being stored is; NULL: it may change there.  Lock not held. */
+char *usm__frame_data(const usm__spill *s, const usm__frame *f);
 /* Moves the frame to the address of its block; lock not held; returns 0 or errno. */
 int usm__frame_place(usm__spill *s, uint32_t frame);
 /* Failed stores may be tried again. */

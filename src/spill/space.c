@@ -78,11 +78,13 @@ static usm_status make_prefetch(usm__spill *s, usm__space *space)
 
 static usm_status make_range(usm__spill *s, usm__space *space, void *foreign)
 {
+    const usm__view *view = space->more->view;
+
     if (foreign) {
         space->base = foreign;
         return USM_OK;
     }
-    space->base = usm__frames_reserve((size_t)space->nblocks << s->shift);
+    space->base = view ? view->base : usm__frames_reserve((size_t)space->nblocks << s->shift);
     if (!space->base)
         return usm__fail(USM_E_NO_MEMORY, "no %zu bytes of addresses for a buffer", space->size);
     return make_prefetch(s, space);
@@ -94,7 +96,7 @@ static void free_space(usm__space *space)
 
     if (!more)
         goto out;
-    if (space->base && !space->is_foreign)
+    if (space->base && !space->is_foreign && !more->view)
         usm__frames_release(space->base, (size_t)space->nblocks << space->shift);
     usm__heap_free(space->words);
     usm__heap_free(more->prefetch);
@@ -127,6 +129,7 @@ usm_status usm__space_create(usm__spill *s, const usm__space_params *params, usm
     space->is_foreign  = params->foreign != NULL;
     space->more->space = space;
     space->more->home  = params->home;
+    space->more->view  = params->view;
     space->more->ctx   = params->ctx;
     snprintf(space->name, sizeof space->name, "%s", params->name ? params->name : "");
     usm_list_init(&space->more->link);
@@ -156,6 +159,17 @@ const char *usm__space_title(const usm__space *space, char *text)
     (void)snprintf(text, USM__SPACE_TITLE, "%s%s%s", has_name ? "buffer \"" : "an unnamed buffer",
                    space->name, has_name ? "\"" : "");
     return text;
+}
+
+void *usm__space_frame(const usm__space *space, uint32_t block)
+{
+    usm__spill *s = space->spill;
+    uint32_t    frame;
+
+    usm__mutex_lock(&s->lock);
+    frame = usm__block_of(space, block)->frame;
+    usm__mutex_unlock(&s->lock);
+    return usm__frames_at(&s->frames, frame);
 }
 
 /* --- discarding --------------------------------------------------------------------------- */

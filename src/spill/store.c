@@ -201,11 +201,14 @@ bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency, usm__
 
 void usm__store_make(usm__spill *s, usm__frame *f)
 {
-    usm__block *b = usm__block_of(f->space, f->block);
+    usm__block *b    = usm__block_of(f->space, f->block);
+    char       *data = usm__frame_data(s, f);
     usm__copy  *copy;
 
-    if (usm__mask_count(&f->work) == s->sectors &&
-        is_all_zero(usm__block_at(f->space, f->block), s->block_size)) {
+    if (!data) {
+        end(s, f, usm__fail(USM_E_SYSTEM, "the block cannot be write-protected"),
+            USM__CONTENT_ZERO);
+    } else if (usm__mask_count(&f->work) == s->sectors && is_all_zero(data, s->block_size)) {
         usm__mutex_lock(&s->lock);
         copy = usm__copy_take(b);
         usm__mutex_unlock(&s->lock);

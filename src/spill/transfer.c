@@ -15,7 +15,8 @@ static void start_part(usm__spill *s, usm__frame *f, usm__io *io, const usm__sec
     uint32_t    frame    = (uint32_t)(f - s->frame);
     size_t      at       = (size_t)run->first << s->sector_shift;
     bool        is_store = f->state == USM__FRAME_STORING;
-    char *base = is_store || f->state == USM__FRAME_FILLING ? usm__block_at(f->space, f->block)
+    char       *base     = is_store                         ? usm__frame_data(s, f)
+                           : f->state == USM__FRAME_FILLING ? usm__block_at(f->space, f->block)
                                                             : usm__frames_at(&s->frames, frame);
 
     io->key        = f->space->key + f->block;
