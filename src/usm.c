@@ -24,6 +24,7 @@
 #ifdef USM_PART_BUFFER
 #include "buffer/buffer.h"
 #include "cluster/attach.h"
+#include "managed/managed.h"
 #include "spill/engine.h"
 #endif
 
@@ -44,7 +45,7 @@ static const usm_part *const parts[] = {
     &usm__ipc_part,
 #endif
 #ifdef USM_PART_BUFFER
-    &usm__spill_part,   &usm__buffer_part, &usm__cluster_part,
+    &usm__spill_part,   &usm__buffer_part, &usm__managed_part, &usm__cluster_part,
 #endif
 };
 

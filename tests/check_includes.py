@@ -31,6 +31,7 @@ BELOW = {
     "src/ipc": ["src/base", "src/group"] + CORE,
     "src/spill": ["src/base"] + CORE,
     "src/buffer": ["src/base"] + CORE + ["src/spill"],
+    "src/managed": ["src/base"] + CORE + ["src/spill"],
     "src/cluster": ["src/base", "src/group"] + CORE,
     "src/offload": ["src/base"] + CORE + ["src/spill", "src/buffer", "src/cluster"],
     "src/profile": ["src/base"],

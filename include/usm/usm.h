@@ -20,6 +20,7 @@
 #include <usm/init.h>
 #include <usm/ipc.h>
 #include <usm/job.h>
+#include <usm/managed.h>
 #include <usm/memory.h>
 #include <usm/mpi.h>
 #include <usm/parallel.h>

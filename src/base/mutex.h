@@ -73,40 +73,42 @@ typedef enum usm__rank {
     USM__RANK_SPILL = 16,
     /* the slots and statistics of the tiers */
     USM__RANK_TIER = 17,
+    /* the list of managed ranges, and the states of a range's blocks; held while pages are moved */
+    USM__RANK_MANAGED = 18,
     /* one exchange with another process */
-    USM__RANK_IPC_CALL = 18,
+    USM__RANK_IPC_CALL = 19,
     /* handles, imports and other data shared with other processes */
-    USM__RANK_IPC = 19,
+    USM__RANK_IPC = 20,
     /* the descriptors that other processes may request, and the processes that are tracked */
-    USM__RANK_RENDEZVOUS = 20,
+    USM__RANK_RENDEZVOUS = 21,
     /* the members of the job and waiting messages; never held while the MPI module or a listener is
        called */
-    USM__RANK_JOB = 21,
+    USM__RANK_JOB = 22,
     /* the writers of the page map; readers take no lock */
-    USM__RANK_MAP = 22,
+    USM__RANK_MAP = 23,
     /* the jobs and threads of the executor */
-    USM__RANK_EXECUTOR = 23,
+    USM__RANK_EXECUTOR = 24,
     /* the table of live objects */
-    USM__RANK_HANDLE = 24,
+    USM__RANK_HANDLE = 25,
     /* the values of settings */
-    USM__RANK_SETTINGS = 25,
+    USM__RANK_SETTINGS = 26,
     /* the slots of objects */
-    USM__RANK_META = 26,
+    USM__RANK_META = 27,
     /* the clocks and records of the stream order checker */
-    USM__RANK_ORDER_CHECK = 27,
+    USM__RANK_ORDER_CHECK = 28,
     /* keeps the lines of the log whole */
-    USM__RANK_LOG = 28,
+    USM__RANK_LOG = 29,
     /* Leaves: nothing is logged or reported while one of these is held. */
     /* the consumer of the event rings and its file */
-    USM__RANK_TRACE_FILE = 29,
+    USM__RANK_TRACE_FILE = 30,
     /* the table of call stacks */
-    USM__RANK_TRACE_STACK = 30,
+    USM__RANK_TRACE_STACK = 31,
     /* the list of event rings, and definitions */
-    USM__RANK_TRACE = 31,
+    USM__RANK_TRACE = 32,
     /* the list of threads */
-    USM__RANK_THREAD = 32,
+    USM__RANK_THREAD = 33,
     /* the counters of the fault hooks */
-    USM__RANK_FAULT = 33
+    USM__RANK_FAULT = 34
 } usm__rank;
 
 typedef struct usm__mutex {

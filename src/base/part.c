@@ -117,6 +117,24 @@ usm_status usm__parts_context_made(usm_context *ctx)
     return st;
 }
 
+usm_status usm__parts_unpooled_free(void *p)
+{
+    usm_status st = USM_E_INVALID_POINTER;
+
+    for (size_t i = 0; i < parts.n && st == USM_E_INVALID_POINTER; i++)
+        if (parts.list[i]->unpooled_free)
+            st = parts.list[i]->unpooled_free(p);
+    return st;
+}
+
+bool usm__parts_unpooled_find(const void *p, usm_block *block)
+{
+    for (size_t i = 0; i < parts.n; i++)
+        if (parts.list[i]->unpooled_find && parts.list[i]->unpooled_find(p, block))
+            return true;
+    return false;
+}
+
 const struct usm__pool_export_hooks *usm__parts_exports(void)
 {
     for (size_t i = 0; i < parts.n; i++)

@@ -75,6 +75,10 @@ typedef struct usm_part {
     size_t (*pool_collect)(usm_pool *pool, bool wait);
     void (*pool_ending)(usm_pool *pool);
     void (*pool_figures)(usm_pool *pool, struct usm__pool_queued *figures);
+    /* Memory that no pool has.  Frees it; USM_E_INVALID_POINTER, without a message: it is not the
+     * part's.  The block around p; false: it is not the part's. */
+    usm_status (*unpooled_free)(void *p);
+    bool (*unpooled_find)(const void *p, usm_block *block);
     /* Memory that other processes use (heap/export.h). */
     const struct usm__pool_export_hooks *exports;
     /* A launch with an argument that is a buffer. */
@@ -104,6 +108,9 @@ size_t usm__parts_memory_starved(usm_context *owner, size_t bytes);
 size_t usm__parts_pool_collect(usm_pool *pool, bool wait);
 void   usm__parts_pool_ending(usm_pool *pool);
 void   usm__parts_pool_figures(usm_pool *pool, struct usm__pool_queued *figures);
+/* The answer of the part that has p, else that no part has it. */
+usm_status usm__parts_unpooled_free(void *p);
+bool       usm__parts_unpooled_find(const void *p, usm_block *block);
 /* NULL: no part has one. */
 const struct usm__pool_export_hooks *usm__parts_exports(void);
 const usm_part                      *usm__parts_launcher(void);

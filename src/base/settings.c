@@ -63,6 +63,10 @@ const usm__setting usm__settings[] = {
      .type = USM__SETTING_SIZE,
      .help = "the unit in which buffers are evicted and loaded; rounded up to a power of two such "
              "that at most 8192 blocks are in memory, fewer where the memory limit is small"},
+    {NAMES("managed", "MANAGED"), .initial = "auto", .unit = "auto|move|copy|off",
+     .type = USM__SETTING_WORD,
+     .help = "how blocks of managed memory come to where the program uses them: their pages are "
+             "moved (move), their bytes copied (copy), or move where the kernel can (auto)"},
     {NAMES("spill_wait", "SPILL_WAIT"), .initial = "2000", .unit = "ms", .type = USM__SETTING_SIZE,
      .help = "how long an access waits for memory that other accesses and commands hold, before it "
              "fails with USM_E_AGAIN"},

@@ -4,6 +4,7 @@
  * map.  command/malloc.c has the forms with a queue. */
 #include "base/inline/bits.h"
 #include "base/log.h"
+#include "base/part.h"
 #include "device/init.h"
 #include "device/observer.h"
 #include "heap/export.h"
@@ -136,6 +137,7 @@ void *usm_malloc_ctx(size_t size, usm_device *dev, usm_context *ctx, usm_kind ki
 
 /* ---- free ---------------------------------------------------------------------------- */
 
+/* No pool has p. */
 static usm_status refuse(const void *p)
 {
     if (usm__freed_recently(p))
@@ -148,8 +150,11 @@ static usm_status free_found(void *p, const usm_context *ctx)
 {
     usm__area *area = usm__map_find(p);
 
-    if (!area)
-        return refuse(p);
+    if (!area) {
+        usm_status st = usm__parts_unpooled_free(p);
+
+        return st == USM_E_INVALID_POINTER ? refuse(p) : st;
+    }
     if (ctx && area->ctx != ctx)
         return usm__fail(USM_E_WRONG_CONTEXT, "%p belongs to another context", p);
     if (usm__pool_is_inert(area->pool))
@@ -214,7 +219,7 @@ usm_status usm_free_blocking(void *p, usm_context *ctx)
     if (!p)
         return USM_OK;
     if (!area)
-        return refuse(p);
+        return free_checked(p, ctx);
     if (ctx && area->ctx != ctx)
         return usm__fail(USM_E_WRONG_CONTEXT, "%p belongs to another context", p);
     if (!usm__context_is_inert(area->ctx)) {
@@ -307,6 +312,8 @@ usm_status usm_get_address_range(const void *p, usm_context *ctx, void **base, s
     usm_block  block;
     usm_status st = find_block(p, ctx, &area, &block);
 
+    if (st == USM_E_INVALID_POINTER && usm__parts_unpooled_find(p, &block))
+        st = USM_OK;
     if (st != USM_OK)
         return st;
     if (base)
@@ -321,7 +328,8 @@ size_t usm_usable_size(const void *p)
     usm__area *area;
     usm_block  block;
 
-    if (!p || find_block(p, NULL, &area, &block) != USM_OK)
+    if (!p ||
+        (find_block(p, NULL, &area, &block) != USM_OK && !usm__parts_unpooled_find(p, &block)))
         return 0;
     return block.size - (size_t)((const char *)p - (const char *)block.base);
 }

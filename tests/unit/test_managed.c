@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Managed memory: what is written to memory larger than the limit is there when it is read, by any
+ * thread and in any order; pins, frees, calls that fail.  Runs with the mechanism that the machine
+ * has, and with copies. */
+#include "base/fault.h"
+#include "plain.h"
+
+#include <usm/usm.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define KIB   ((size_t)1 << 10)
+#define MIB   ((size_t)1 << 20)
+#define LIMIT (2 * MIB) /* 32 blocks of 64 KiB */
+#define SIZE  (8 * LIMIT)
+#define WORDS (SIZE / sizeof(uint64_t))
+
+static uint64_t value_of(size_t i, uint64_t salt)
+{
+    return (i + salt) * UINT64_C(0x9e3779b97f4a7c15) | 1;
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* Skips the case where the machine does not allow managed memory. */
+static void *make_managed(size_t size)
+{
+    void *p = usm_alloc_managed(size);
+
+    if (!p && usm_last_status() == USM_E_NOT_SUPPORTED)
+        SKIP(usm_last_error());
+    return p;
+}
+
+/* ---- in one process ------------------------------------------------------------------- */
+
+static void what_is_written_is_read(void)
+{
+    uint64_t       *x     = make_managed(SIZE);
+    usm_spill_stats stats = {.struct_size = sizeof stats};
+
+    CHECK(x != NULL);
+    for (size_t i = 0; i < WORDS; i += 512)
+        CHECK(x[i] == 0);
+    for (size_t i = 0; i < WORDS; i++)
+        x[i] = value_of(i, 1);
+    for (size_t i = 0; i < WORDS; i++)
+        CHECK(x[i] == value_of(i, 1));
+    for (size_t i = WORDS; i-- > 0;)
+        CHECK(x[i] == value_of(i, 1));
+    CHECK_INT(usm_spill_get_stats(NULL, &stats), USM_OK);
+    CHECK(stats.resident <= LIMIT);
+    usm_free(x);
+}
+
+static void any_order_will_do(void)
+{
+    uint64_t *x     = make_managed(SIZE);
+    uint64_t *model = calloc(WORDS, sizeof *model);
+    uint64_t  state = 88172645463325252;
+
+    CHECK(x != NULL && model != NULL);
+    for (int n = 0; n < 5000; n++) {
+        size_t i = next_random(&state) % WORDS;
+
+        CHECK(x[i] == model[i]);
+        if (n % 3 == 0)
+            x[i] = model[i] = next_random(&state);
+    }
+    for (size_t i = 0; i < WORDS; i++)
+        CHECK(x[i] == model[i]);
+    free(model);
+    usm_free(x);
+}
+
+#define THREADS 4
+
+typedef struct worker {
+    pthread_t thread;
+    uint64_t *x;
+    size_t    number;
+    bool      is_good;
+} worker;
+
+/* Each thread has every fourth word, so all of them write to the same blocks. */
+static void *work(void *arg)
+{
+    worker   *w     = arg;
+    size_t    n     = WORDS / THREADS;
+    uint64_t *model = calloc(n, sizeof *model);
+    uint64_t  state = 1234567 + w->number;
+
+    w->is_good = model != NULL;
+    for (int i = 0; i < 2000 && w->is_good; i++) {
+        size_t    k  = next_random(&state) % n;
+        uint64_t *at = &w->x[k * THREADS + w->number];
+
+        w->is_good = *at == model[k];
+        if (i % 2)
+            *at = model[k] = next_random(&state);
+    }
+    for (size_t k = 0; k < n && w->is_good; k++)
+        w->is_good = w->x[k * THREADS + w->number] == model[k];
+    free(model);
+    return NULL;
+}
+
+static void threads_see_what_they_wrote(void)
+{
+    uint64_t *x = make_managed(SIZE);
+    worker    w[THREADS];
+
+    CHECK(x != NULL);
+    for (size_t i = 0; i < THREADS; i++) {
+        w[i] = (worker){.x = x, .number = i};
+        CHECK_INT(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        CHECK_INT(pthread_join(w[i].thread, NULL), 0);
+        CHECK(w[i].is_good);
+    }
+    usm_free(x);
+}
+
+static void *free_and_make(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 20; i++) {
+        char *p = usm_alloc_managed(4 * MIB);
+
+        for (size_t k = 0; p && k < 4 * MIB; k += 16 * KIB)
+            p[k] = (char)k;
+        usm_free(p);
+    }
+    return NULL;
+}
+
+static void ranges_come_and_go_beside_faults(void)
+{
+    uint64_t *x = make_managed(SIZE);
+    worker    w = {.x = x, .number = 1};
+    pthread_t other;
+
+    CHECK(x != NULL);
+    CHECK_INT(pthread_create(&other, NULL, free_and_make, NULL), 0);
+    (void)work(&w);
+    CHECK(w.is_good);
+    CHECK_INT(pthread_join(other, NULL), 0);
+    usm_free(x);
+}
+
+static void pinned_memory_is_for_system_calls(void)
+{
+    const size_t n    = 300 * KIB;
+    char        *x    = make_managed(SIZE);
+    char        *text = malloc(n);
+    int          fd   = memfd_create("content", 0);
+
+    CHECK(x != NULL && text != NULL && fd >= 0);
+    for (size_t i = 0; i < n; i++)
+        text[i] = (char)(i % 251);
+    CHECK_INT(write(fd, text, n), (long)n);
+    CHECK_INT(usm_managed_pin(x + 5, n, USM_WRITE), USM_OK);
+    CHECK_INT(usm_free_ctx(x, NULL), USM_E_BUSY);
+    for (size_t k = MIB; k < SIZE; k += 4 * KIB)
+        x[k] = 1; /* the pinned blocks stay */
+    CHECK_INT(pread(fd, x + 5, n, 0), (long)n);
+    CHECK_INT(usm_managed_unpin(x + 5, n, USM_WRITE), USM_OK);
+    for (size_t k = MIB; k < SIZE; k += 4 * KIB)
+        CHECK(x[k] == 1);
+    CHECK(memcmp(x + 5, text, n) == 0);
+    CHECK_INT(usm_managed_pin(x, SIZE, USM_READ), USM_E_BUDGET);
+    CHECK_INT(usm_managed_pin(x + SIZE - 1, 2, USM_READ), USM_E_INVALID_POINTER);
+    CHECK_INT(usm_managed_advise(x, SIZE, USM_BUFFER_SEQUENTIAL), USM_OK);
+    CHECK_INT(usm_managed_advise(x, SIZE, USM_BUFFER_WILL_NEED), USM_OK);
+    CHECK_INT(usm_managed_advise(x, SIZE, USM_BUFFER_DISCARD), USM_E_NOT_SUPPORTED);
+    (void)close(fd);
+    free(text);
+    usm_free(x);
+}
+
+static void pointers_know_their_block(void)
+{
+    char              *x    = make_managed(100001);
+    volatile uintptr_t gone = (uintptr_t)x;
+    void              *base;
+    size_t             size;
+
+    CHECK(x != NULL);
+    CHECK_INT((uintptr_t)x % (2 * MIB), 0);
+    CHECK_INT(usm_usable_size(x), 100001);
+    CHECK_INT(usm_get_address_range(x + 77, NULL, &base, &size), USM_OK);
+    CHECK(base == x && size == 100001);
+    CHECK_INT(usm_free_ctx(x + 77, NULL), USM_E_INTERIOR_POINTER);
+    usm_free(x);
+    CHECK_INT(usm_get_address_range((void *)gone, NULL, &base, &size), USM_E_INVALID_POINTER);
+    CHECK_INT(usm_free_ctx((void *)gone, NULL), USM_E_INVALID_POINTER);
+    x = make_managed(0);
+    CHECK(x != NULL);
+    usm_free(x);
+    errno = 0;
+    CHECK(make_managed((size_t)PTRDIFF_MAX) == NULL && errno == ENOMEM);
+}
+
+static void calls_that_fail_are_told(void)
+{
+    static const char *const points[] = {"os.uffd_move", "os.uffd_copy", "os.uffd_protect",
+                                         "os.madvise", "os.uffd_register"};
+    uint64_t                *x        = make_managed(SIZE);
+
+    CHECK(x != NULL);
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++)
+        for (uint64_t n = 1; n < 4; n++) {
+            usm_status st;
+
+            usm__fault_arm(points[i], n, false, USM_OK);
+            for (size_t k = 0; k < SIZE / (64 * KIB); k++) {
+                st = usm_managed_pin((char *)x + k * 64 * KIB, 1, USM_WRITE);
+                CHECK(st == USM_OK || st == USM_E_SYSTEM);
+                if (st == USM_OK) {
+                    x[k * 8 * KIB] = value_of(k, n);
+                    CHECK_INT(usm_managed_unpin((char *)x + k * 64 * KIB, 1, USM_WRITE), USM_OK);
+                }
+            }
+            usm__fault_disarm_all();
+            for (size_t k = 0; k < SIZE / (64 * KIB); k++)
+                x[k * 8 * KIB] = value_of(k, n);
+            for (size_t k = 0; k < SIZE / (64 * KIB); k++)
+                CHECK(x[k * 8 * KIB] == value_of(k, n));
+        }
+    usm_free(x);
+}
+
+static const plain_case cases[] = {
+    CASE(what_is_written_is_read),           CASE(any_order_will_do),
+    CASE(threads_see_what_they_wrote),       CASE(ranges_come_and_go_beside_faults),
+    CASE(pinned_memory_is_for_system_calls), CASE(pointers_know_their_block),
+    CASE(calls_that_fail_are_told),          {NULL, NULL},
+};
+
+int main(int argc, char **argv)
+{
+    (void)setenv("USM_MEMORY_LIMIT", "host:2M", 1);
+    (void)setenv("USM_SPILL_BLOCK", "64K", 1);
+    (void)setenv("USM_SPILL_WAIT", "200", 1);
+    return plain_main(argc, argv, cases);
+}
