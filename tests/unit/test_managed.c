@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Managed memory: what is written to memory larger than the limit is there when it is read, by any
- * thread and in any order; pins, frees, calls that fail.  Runs with the mechanism that the machine
+ * thread and in any order; pins, frees, calls that fail, a full tier.  Runs with the mechanism that the machine
  * has, and with copies. */
 #include "base/fault.h"
 #include "plain.h"
@@ -244,11 +244,62 @@ static void calls_that_fail_are_told(void)
     usm_free(x);
 }
 
+static void end_at_signal(int signal)
+{
+    (void)signal;
+    _exit(42);
+}
+
+/* The program `--full`: it ends with 42 when an access is not served. */
+static int fill_all(void)
+{
+    volatile char *x = usm_alloc_managed(SIZE);
+
+    (void)signal(SIGBUS, end_at_signal);
+    (void)signal(SIGSEGV, end_at_signal); /* before Linux 6.6 */
+    for (size_t k = 0; x && k < SIZE; k += 4 * KIB)
+        x[k] = 1;
+    return 1;
+}
+
+static void a_full_tier_ends_the_access(void)
+{
+    char   text[4096] = {0};
+    size_t n          = 0;
+    int    out[2], status;
+    pid_t  child;
+
+    usm_free(make_managed(1)); /* skips */
+    CHECK_INT(pipe(out), 0);
+    child = fork();
+    if (child == 0) {
+        (void)dup2(out[1], STDERR_FILENO);
+        (void)setenv("USM_SPILL", "file:/var/tmp,quota=1M", 1);
+        (void)execl("/proc/self/exe", "test_managed", "--full", (char *)NULL);
+        _exit(3);
+    }
+    (void)close(out[1]);
+    for (ssize_t got;
+         n < sizeof text - 1 && (got = read(out[0], text + n, sizeof text - 1 - n)) > 0;)
+        n += (size_t)got;
+    (void)close(out[0]);
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status));
+    CHECK_INT(WEXITSTATUS(status), 42);
+    CHECK_IN("managed memory: the access to", text);
+    CHECK_IN("quota", text);
+}
+
 static const plain_case cases[] = {
-    CASE(what_is_written_is_read),           CASE(any_order_will_do),
-    CASE(threads_see_what_they_wrote),       CASE(ranges_come_and_go_beside_faults),
-    CASE(pinned_memory_is_for_system_calls), CASE(pointers_know_their_block),
-    CASE(calls_that_fail_are_told),          {NULL, NULL},
+    CASE(what_is_written_is_read),
+    CASE(any_order_will_do),
+    CASE(threads_see_what_they_wrote),
+    CASE(ranges_come_and_go_beside_faults),
+    CASE(pinned_memory_is_for_system_calls),
+    CASE(pointers_know_their_block),
+    CASE(calls_that_fail_are_told),
+    CASE(a_full_tier_ends_the_access),
+    {NULL, NULL},
 };
 
 int main(int argc, char **argv)
@@ -256,5 +307,7 @@ int main(int argc, char **argv)
     (void)setenv("USM_MEMORY_LIMIT", "host:2M", 1);
     (void)setenv("USM_SPILL_BLOCK", "64K", 1);
     (void)setenv("USM_SPILL_WAIT", "200", 1);
+    if (argc > 1 && strcmp(argv[1], "--full") == 0)
+        return fill_all();
     return plain_main(argc, argv, cases);
 }
