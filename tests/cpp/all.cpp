@@ -7,6 +7,7 @@
 #include "ipc.cpp"
 #include "memory.cpp"
 #include "objects.cpp"
+#include "rambrain.cpp"
 
 int main(int argc, char **argv)
 {
@@ -17,7 +18,8 @@ int main(int argc, char **argv)
                {"buffers", cases_of_buffers},
                {"ipc", cases_of_ipc},
                {"memory", cases_of_memory},
-               {"objects", cases_of_objects}};
+               {"objects", cases_of_objects},
+               {"rambrain", cases_of_rambrain}};
 
     for (const auto &one : all)
         if (argc < 2)

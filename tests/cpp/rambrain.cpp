@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What usm/rambrain.hpp promises to programs written for Rambrain; each case is a sentence. */
+#include "check.hpp"
+
+#include <usm/rambrain.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace
+{
+
+using namespace rambrain;
+
+constexpr std::size_t row_size = 8192; /* doubles: 64 KiB */
+
+template <class F> bool is_refused(F &&fn)
+{
+    try {
+        fn();
+    } catch (const memoryException &) {
+        return true;
+    }
+    return false;
+}
+
+/* Eight times the limit, so that most of it is in files; rows are exchanged by all threads. */
+void rows_outgrow_memory_in_four_threads()
+{
+    constexpr std::size_t           nrows = 512, nthreads = 4;
+    managedFileSwap                 swap(64 * mib, "rambrainswap-%d-%d");
+    cyclicManagedMemory             manager(&swap, 4 * mib);
+    std::vector<managedPtr<double>> rows;
+    std::vector<std::thread>        threads;
+    std::atomic<int>                wrong{0};
+
+    for (std::size_t i = 0; i < nrows; i++)
+        rows.emplace_back(row_size, double(i));
+    EXPECT(manager.getUsedMemory() == 4 * mib && manager.getSwappedMemory() == 28 * mib);
+    for (std::size_t t = 0; t < nthreads; t++)
+        threads.emplace_back([&, t] {
+            for (std::size_t k = 0; k < nrows; k++) {
+                std::size_t         at   = (k * 37 + t) % nrows;
+                managedPtr<double> &mine = rows[at];
+
+                if (at % nthreads == t) {
+                    ADHERETOLOC(double, mine, x);
+                    x[row_size - 1] += 1;
+                } else {
+                    ADHERETOLOCCONST(double, mine, x);
+                    wrong += x[0] != double(at);
+                }
+            }
+        });
+    for (std::thread &thread : threads)
+        thread.join();
+    EXPECT(wrong == 0);
+    for (std::size_t i = 0; i < nrows; i++) {
+        const adhereTo<double> a(rows[i]);
+        const double          *x = a;
+
+        wrong += x[0] != double(i) || x[row_size - 1] != double(i + 1);
+    }
+    EXPECT(wrong == 0);
+    EXPECT(manager.checkCycle());
+    EXPECT(manager.getTotalSwappedOutBytes() > 0);
+    rows.clear(); /* with most of the content on disk */
+    EXPECT(manager.getUsedMemory() == 0 && swap.getUsedSwap() == 0);
+}
+
+void an_adherence_says_what_it_does()
+{
+    managedDummySwap    swap(kib);
+    cyclicManagedMemory manager(&swap, kib);
+    managedPtr<int>     p(4, 7), none(0);
+
+    EXPECT(p.chunk->status == MEM_ALLOCATED);
+    {
+        ADHERETOLOCCONST(int, p, x);
+        EXPECT(x[3] == 7);
+    }
+    adhereTo<int> a(p), empty(none);
+    EXPECT(!a.loadedReadable && !a.loadedWritable);
+    const int *r = a;
+    EXPECT(p.chunk->status == MEM_ALLOCATED_INUSE_READ);
+    int *w = a;
+    EXPECT(p.chunk->status == MEM_ALLOCATED_INUSE_WRITE && r == w);
+    EXPECT(static_cast<int *>(empty) == nullptr);
+    adhereTo<int> b = a;
+    EXPECT(static_cast<int *>(b) == w);
+    managedPtr<int> other(1);
+    EXPECT(is_refused([&] { p = other; }));
+    EXPECT(p.size() == 4 && w[0] == 7);
+}
+
+struct tallied {
+    explicit tallied(int v) : value(v)
+    {
+        if (++live == limit)
+            throw std::runtime_error("one too many");
+    }
+    tallied(const tallied &)            = delete;
+    tallied &operator=(const tallied &) = delete;
+    ~tallied()
+    {
+        live--;
+    }
+    int               value;
+    static inline int live = 0, limit = -1;
+};
+
+void elements_are_constructed_and_destroyed()
+{
+    managedDummySwap    swap(mib);
+    cyclicManagedMemory manager(&swap, mib);
+    {
+        managedPtr<tallied> p(5, 3), copy(p);
+        ADHERETOLOC(tallied, copy, x);
+        EXPECT(tallied::live == 5 && x[4].value == 3);
+    }
+    EXPECT(tallied::live == 0);
+    tallied::limit = 3;
+    bool is_thrown = false;
+    try {
+        managedPtr<tallied> p(5, 3);
+    } catch (const std::runtime_error &) {
+        is_thrown = true;
+    }
+    tallied::live -= 1; /* the one whose constructor threw */
+    tallied::limit = -1;
+    EXPECT(is_thrown && tallied::live == 0 && manager.getUsedMemory() == 0);
+}
+
+void dimensions_share_their_rows()
+{
+    managedDummySwap    swap(mib);
+    cyclicManagedMemory manager(&swap, mib);
+    managedPtr<int, 3>  cube(3, 4, 5);
+    managedPtr<int, 3>  same(cube);
+
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned j = 0; j < 4; j++) {
+            adhereTo<int> a(cube[i][j]);
+            int          *x = a;
+
+            for (unsigned k = 0; k < 5; k++)
+                x[k] = int(i * 20 + j * 5 + k);
+        }
+    const adhereTo<int> a(same[2][3]);
+    const int          *x = a;
+    EXPECT(x[4] == 59);
+}
+
+void limits_are_kept_and_change()
+{
+    managedDummySwap    swap(80);
+    cyclicManagedMemory manager(&swap, 80);
+    managedPtr<double>  a(10, 1.0), b(10, 2.0);
+
+    EXPECT(is_refused([] { managedPtr<double> c(10); }));
+    EXPECT(is_refused([] { managedPtr<double> c(11); }));
+    EXPECT(manager.setMemoryLimit(1000));
+    EXPECT(manager.getUsedMemory() == 160 && swap.getUsedSwap() == 0);
+    ADHERETOLOCCONST(double, b, x);
+    EXPECT(x[9] == 2.0);
+    EXPECT(!manager.setMemoryLimit(2000));
+}
+
+void the_configuration_file_is_read()
+{
+    const char   *folder = std::getenv("TMPDIR");
+    std::string   path   = std::string(folder ? folder : "/tmp") + "/usm-rambrain.conf";
+    configReader  reader;
+    std::ofstream out(path);
+
+    out << "[" << reader.getApplicationName() << "]\nswapMemory = 1.5 kB # mine\n\n"
+        << "[default]\nmemory = 5GB\nswapMemory=7\nunknown = 1\n[another]\nmemory = 1\n";
+    out.close();
+    reader.setCustomConfigPath(path);
+    EXPECT(reader.getConfig().memory.value == 5 * gig);
+    EXPECT(reader.getConfig().swapMemory.value == 1536);
+    EXPECT(reader.getConfig().policy.value == swapPolicy::autoextendable);
+    (void)std::remove(path.c_str());
+}
+
+void managers_replace_each_other()
+{
+    managedMemory *first = managedMemory::defaultManager;
+    {
+        dummyManagedMemory none;
+        EXPECT(managedMemory::defaultManager == &none);
+        EXPECT(is_refused([] { managedPtr<int> p(1); }));
+    }
+    EXPECT(first && managedMemory::defaultManager == first);
+}
+
+int cases_of_rambrain()
+{
+    return check::run(rows_outgrow_memory_in_four_threads, an_adherence_says_what_it_does,
+                      elements_are_constructed_and_destroyed, dimensions_share_their_rows,
+                      limits_are_kept_and_change, the_configuration_file_is_read,
+                      managers_replace_each_other);
+}
+
+} // namespace
