@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A name that programs of Rambrain include. */
-#include <usm/rambrain.hpp>
+#include <usm/rambrain/common.h>

@@ -19,6 +19,7 @@
 #include <usm/context.h>
 #include <usm/device.h>
 #include <usm/status.h>
+#include <usm/version.h>
 
 #include <usm/rambrain/config.hpp>
 
@@ -228,6 +229,11 @@ class managedMemory
     /** Whether the sums agree with the objects. */
     bool checkCycle() const;
     void printMemUsage() const;
+    /** The version of the headers. */
+    static void versionInfo()
+    {
+        std::fprintf(stderr, "rambrain's interface of libusm %s\n", USM_VERSION_STRING);
+    }
 
     managedMemoryChunk *mmalloc(global_bytesize size);
     /** Throws if the object is in use. */
@@ -580,6 +586,7 @@ inline usm_status managedMemory::open(managedMemoryChunk *chunk, guard &lock, bo
 inline void managedMemory::entered(managedMemoryChunk *chunk, bool is_writer, std::uint32_t bits)
 {
     chunk->locPtr     = chunk->access_.ptr;
+    chunk->hits_.store(chunk->hits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     chunk->in_pinned_ = pinned_.insert(pinned_.end(), chunk);
     chunk->word_.store(managedMemoryChunk::PINNED | bits | 1 |
                            (is_writer ? managedMemoryChunk::WRITABLE : 0),
@@ -656,6 +663,7 @@ inline managedMemory::numbers managedMemory::stats() const
     if (!ctx_ || usm_spill_get_stats(ctx_, &s) != USM_OK)
         return n;
     n.misses = s.misses;
+    n.hits -= std::min(n.hits, n.misses); /* each adherence was counted */
     for (std::size_t i = 0; i < s.ntiers; i++) {
         n.tiers_read += s.tiers[i].read;
         n.tiers_written += s.tiers[i].written;
