@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <sys/resource.h>
 
 namespace
 {
@@ -175,6 +178,55 @@ void limits_are_kept_and_change()
     EXPECT(!manager.setMemoryLimit(2000));
 }
 
+/* Files that may not grow: the objects cannot be copied to less memory than they take. */
+void a_limit_that_cannot_be_met_changes_nothing()
+{
+    managedDummySwap             swap(0);
+    cyclicManagedMemory          manager(&swap, 8 * mib);
+    std::vector<managedPtr<int>> rows;
+    rlimit                       usual{}, low{};
+    int                          wrong = 0;
+
+    for (int i = 0; i < 24; i++)
+        rows.emplace_back(256 * kib / sizeof(int), i);
+    (void)std::signal(SIGXFSZ, SIG_IGN);
+    (void)getrlimit(RLIMIT_FSIZE, &usual);
+    low          = usual;
+    low.rlim_cur = 3 * mib;
+    (void)setrlimit(RLIMIT_FSIZE, &low);
+    EXPECT(is_refused([&] { (void)manager.setMemoryLimit(2 * mib); }));
+    (void)setrlimit(RLIMIT_FSIZE, &usual);
+    EXPECT(manager.getMemoryLimit() == 8 * mib && manager.checkCycle());
+    for (int i = 0; i < 24; i++) {
+        managedPtr<int> &row = rows[std::size_t(i)];
+
+        ADHERETOLOC(int, row, x);
+        wrong += x[0] != i;
+    }
+    EXPECT(wrong == 0 && manager.getUsedMemory() == 6 * mib);
+}
+
+/* What stays pinned of small objects must not hold all blocks, of which each has many objects. */
+void small_objects_far_apart_leave_room()
+{
+    constexpr std::size_t        n = 2048;
+    managedFileSwap              swap(16 * mib, "rambrainswap-%d-%d");
+    cyclicManagedMemory          manager(&swap, 4 * mib);
+    std::vector<managedPtr<int>> objects;
+    int                          wrong = 0;
+
+    for (std::size_t i = 0; i < n; i++)
+        objects.emplace_back(8 * kib / sizeof(int), int(i));
+    for (std::size_t k = 0; k < n; k++) {
+        std::size_t      at     = k * 997 % n;
+        managedPtr<int> &object = objects[at];
+
+        ADHERETOLOC(int, object, x);
+        wrong += x[2047] != int(at);
+    }
+    EXPECT(wrong == 0);
+}
+
 void the_configuration_file_is_read()
 {
     const char   *folder = std::getenv("TMPDIR");
@@ -207,7 +259,8 @@ int cases_of_rambrain()
 {
     return check::run(rows_outgrow_memory_in_four_threads, an_adherence_says_what_it_does,
                       elements_are_constructed_and_destroyed, dimensions_share_their_rows,
-                      limits_are_kept_and_change, the_configuration_file_is_read,
+                      limits_are_kept_and_change, a_limit_that_cannot_be_met_changes_nothing,
+ small_objects_far_apart_leave_room, the_configuration_file_is_read,
                       managers_replace_each_other);
 }
 

@@ -34,6 +34,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace rambrain
 {
@@ -179,8 +180,8 @@ class managedMemory
     /** The content of objects that are left is dropped. */
     virtual ~managedMemory();
 
-    /** False: some object is in use, and the limit is what it was.  Objects move to memory of the
-     * new limit. */
+    /** False: some object is in use or larger than the new limit.  Objects are copied to memory of
+     * the new limit.  If that fails, it throws, and everything is what it was. */
     bool            setMemoryLimit(global_bytesize size);
     global_bytesize getMemoryLimit() const
     {
@@ -240,6 +241,7 @@ class managedMemory
     void mfree(managedMemoryChunk *chunk);
     void acquire(managedMemoryChunk *chunk, std::uint32_t bits);
     void upgrade(managedMemoryChunk *chunk);
+    void will_need(managedMemoryChunk *chunk);
 
     inline static managedMemory *defaultManager = nullptr;
     managedSwap                 *swap;
@@ -256,12 +258,15 @@ class managedMemory
         throw memoryException(what);
     }
     global_bytesize rounded(global_bytesize size) const;
+    global_bytesize held_by(const managedMemoryChunk *chunk) const;
     bool            fits(global_bytesize more) const;
     void            reserve(global_bytesize size);
     void            account(std::int64_t change);
-    void            make_context();
+    usm_context    *make_context(global_bytesize limit) const;
+    void            take_context(usm_context *ctx);
     usm_buffer     *make_buffer(usm_context *ctx, global_bytesize size) const;
-    void            move(managedMemoryChunk *chunk, usm_context *ctx);
+    usm_buffer     *copy(const managedMemoryChunk *chunk, usm_context *ctx) const;
+    void            move_all(usm_context *ctx);
     void            make_room(global_bytesize size);
     std::size_t     close_idle();
     bool            close(managedMemoryChunk *chunk);
@@ -319,11 +324,22 @@ inline void managedMemoryChunk::upgrade()
         manager_.load(relaxed)->upgrade(this);
 }
 
-/* A hint, so its failure is no failure.  Small objects are not worth the call. */
+/* Small objects are not worth the call. */
 inline void managedMemoryChunk::will_need()
 {
-    if (size >= 64 * kib && manager_.load(relaxed))
-        (void)!usm_buffer_advise(buf_, 0, size, USM_BUFFER_WILL_NEED);
+    managedMemory *manager = manager_.load(relaxed);
+
+    if (size >= 64 * kib && manager)
+        manager->will_need(this);
+}
+
+/* A hint, so its failure is no failure.  It does not wait for the bytes; the lock keeps the buffer
+ * from being replaced by setMemoryLimit(). */
+inline void managedMemory::will_need(managedMemoryChunk *chunk)
+{
+    guard lock(lock_);
+
+    (void)!usm_buffer_advise(chunk->buf_, 0, chunk->size, USM_BUFFER_WILL_NEED);
 }
 
 inline managedMemory::~managedMemory()
@@ -349,6 +365,12 @@ inline managedMemory::~managedMemory()
 inline global_bytesize managedMemory::rounded(global_bytesize size) const
 {
     return size < block_ / 4 ? size : (size + block_ - 1) / block_ * block_;
+}
+
+/* By a pin.  A small object holds the block that it shares, alone if the others' pins are elsewhere. */
+inline global_bytesize managedMemory::held_by(const managedMemoryChunk *chunk) const
+{
+    return (chunk->size + block_ - 1) / block_ * block_;
 }
 
 /* All objects can be in memory at once, so pins need not be ended. */
@@ -384,27 +406,35 @@ inline void managedMemory::reserve(global_bytesize size)
     account(std::int64_t(size));
 }
 
-/* Two objects that fill the limit may need a block more each than their bytes; 1 MiB is what an
- * engine of 32 blocks of 4 KiB needs and a little more. */
-inline void managedMemory::make_context()
+/* Objects that fill the limit share blocks with others, and blocks are at most a 32nd of it: an 8th
+ * is enough for two runs of objects that are adhered to at once.  1 MiB is what an engine of 32
+ * blocks of 4 KiB needs and a little more. */
+inline usm_context *managedMemory::make_context(global_bytesize limit) const
 {
     usm_context_desc desc   = USM_CONTEXT_DESC_INIT;
-    usm_spill_stats  s      = {};
+    usm_context     *ctx    = nullptr;
     usm_device      *device = nullptr;
     std::size_t      count  = 0;
-    global_bytesize  limit  = limit_;
     usm_status       st     = usm_select_devices("host:*", &device, 1, &count);
 
     desc.ndevices   = 1;
     desc.devices    = &device;
-    desc.host_limit = std::max(limit + std::min(limit / 16, 4 * mib), mib) +
+    desc.host_limit = std::max(limit + std::min(limit / 8, 8 * mib), mib) +
                       (swap->is_memory() ? swap->getSwapSize() : 0);
     if (st == USM_OK)
-        st = usm_context_create(&desc, &ctx_);
+        st = usm_context_create(&desc, &ctx);
     if (st != USM_OK)
         fail(usm_last_error());
+    return ctx;
+}
+
+inline void managedMemory::take_context(usm_context *ctx)
+{
+    usm_spill_stats s = {};
+
     s.struct_size = sizeof s;
-    block_        = usm_spill_get_stats(ctx_, &s) == USM_OK && s.block_size ? s.block_size : mib;
+    block_        = usm_spill_get_stats(ctx, &s) == USM_OK && s.block_size ? s.block_size : mib;
+    ctx_          = ctx;
 }
 
 inline usm_buffer *managedMemory::make_buffer(usm_context *ctx, global_bytesize size) const
@@ -423,7 +453,7 @@ inline managedMemoryChunk *managedMemory::mmalloc(global_bytesize size)
     reserve(size);
     try {
         if (!ctx_)
-            make_context();
+            take_context(make_context(limit_));
         auto chunk      = std::make_unique<managedMemoryChunk>(size);
         chunk->in_all_  = all_.insert(all_.end(), chunk.get());
         chunk->manager_ = this;
@@ -457,7 +487,7 @@ inline void managedMemory::mfree(managedMemoryChunk *chunk)
     delete chunk;
 }
 
-inline void managedMemory::move(managedMemoryChunk *chunk, usm_context *ctx)
+inline usm_buffer *managedMemory::copy(const managedMemoryChunk *chunk, usm_context *ctx) const
 {
     usm_buffer *to = make_buffer(ctx, chunk->size);
     usm_access  src, dst;
@@ -476,39 +506,59 @@ inline void managedMemory::move(managedMemoryChunk *chunk, usm_context *ctx)
         usm_access_end(&src);
     }
     if (st != USM_OK) {
+        std::string why = usm_last_error();
+
         usm_buffer_destroy(to);
-        fail(usm_last_error());
+        fail(why);
     }
-    usm_buffer_destroy(std::exchange(chunk->buf_, to));
+    return to;
+}
+
+/* All or none: the buffers are replaced once all are copied. */
+inline void managedMemory::move_all(usm_context *ctx)
+{
+    std::vector<usm_buffer *> copies;
+
+    copies.reserve(all_.size());
+    try {
+        for (const managedMemoryChunk *chunk : all_)
+            copies.push_back(copy(chunk, ctx));
+    } catch (...) {
+        for (usm_buffer *buf : copies)
+            usm_buffer_destroy(buf);
+        throw;
+    }
+    auto next = copies.begin();
+    for (managedMemoryChunk *chunk : all_)
+        usm_buffer_destroy(std::exchange(chunk->buf_, *next++));
 }
 
 inline bool managedMemory::setMemoryLimit(global_bytesize size)
 {
     guard        lock(lock_);
-    usm_context *old = ctx_;
+    usm_context *next = nullptr;
 
     (void)close_idle();
     for (managedMemoryChunk *chunk : all_)
-        if (chunk->word_.load(std::memory_order_relaxed) != 0)
+        if (chunk->word_.load(std::memory_order_relaxed) != 0 || chunk->size > size)
             return false;
-    for (managedMemoryChunk *chunk : all_)
-        if (chunk->size > size)
-            return false;
-    if (swap)
-        swap->used_ -= getSwappedMemory();
-    limit_ = size;
-    if (swap)
-        swap->used_ += getSwappedMemory();
-    ctx_ = nullptr;
     if (!all_.empty())
-        make_context();
-    in_blocks_ = 0;
-    /* A failure leaves objects in two contexts, each of which lives as long as its buffers. */
-    for (managedMemoryChunk *chunk : all_) {
-        move(chunk, ctx_);
-        in_blocks_ += rounded(chunk->size);
+        next = make_context(size);
+    try {
+        move_all(next);
+    } catch (...) {
+        usm_context_destroy(next);
+        throw;
     }
-    usm_context_destroy(old);
+    usm_context_destroy(std::exchange(ctx_, nullptr));
+    swap->used_ -= getSwappedMemory();
+    limit_ = size;
+    swap->used_ += getSwappedMemory();
+    if (next)
+        take_context(next);
+    in_blocks_ = 0;
+    for (const managedMemoryChunk *chunk : all_)
+        in_blocks_ += rounded(chunk->size);
     return true;
 }
 
@@ -517,7 +567,7 @@ inline bool managedMemory::setMemoryLimit(global_bytesize size)
 inline void managedMemory::end_access(managedMemoryChunk *chunk)
 {
     usm_access_end(&chunk->access_);
-    pinned_size_ -= rounded(chunk->size);
+    pinned_size_ -= held_by(chunk);
     pinned_.erase(chunk->in_pinned_);
 }
 
@@ -565,7 +615,7 @@ inline std::size_t managedMemory::close_idle()
 /* pre: not pinned, not BUSY.  The lock is not held while the bytes are loaded. */
 inline usm_status managedMemory::open(managedMemoryChunk *chunk, guard &lock, bool is_writer)
 {
-    global_bytesize size = rounded(chunk->size);
+    global_bytesize size = held_by(chunk);
     usm_status      st;
 
     make_room(size);
