@@ -15,11 +15,12 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Address space only. */
-static char *map_aligned(size_t size, int fd)
+/* Addresses only: that may fault, or get memory at the first touch.  Neither is charged before, so
+ * a limit may be more than the machine has. */
+static char *map_aligned(size_t size, bool faults, int fd)
 {
     size_t padded = size + HUGE_PAGE;
-    char  *p      = usm__os_map(padded, PROT_NONE); /* reserves no memory     */
+    char  *p      = faults ? usm__os_map(padded, PROT_NONE) : usm__os_map_noreserve(padded);
     char  *base;
     size_t head, tail;
 
@@ -70,15 +71,13 @@ usm_status usm__frames_init(usm__frames *f, uint32_t count, size_t frame_size)
             return usm__fail(USM_E_SYSTEM, "no memory file of %zu bytes for buffers (errno %d)",
                              size, errno);
     }
-    f->base = map_aligned(size, f->fd);
+    f->base = map_aligned(size, f->fd >= 0, f->fd);
     if (!f->base) {
         if (f->fd >= 0)
             (void)usm__os_close(f->fd);
         return usm__fail(USM_E_NO_MEMORY, "no %zu bytes of addresses for the frames of buffers",
                          size);
     }
-    if (f->fd < 0)
-        (void)usm__os_protect(f->base, size, PROT_READ | PROT_WRITE);
     (void)madvise(f->base, size,
                   MADV_HUGEPAGE); /* fewer, longer pieces for the disk's controller */
     /* A child would share pages that transfers write into: one of the two would not see the
@@ -110,7 +109,7 @@ void usm__frames_touch(const usm__frames *f, uint32_t frame)
 
 char *usm__frames_reserve(size_t size)
 {
-    return map_aligned(size, -1);
+    return map_aligned(size, true, -1);
 }
 
 void usm__frames_release(char *range, size_t size)

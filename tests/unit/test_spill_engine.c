@@ -239,6 +239,21 @@ static void blocks_fit_the_limit(void)
 
 /* --- what costs nothing, what is refused ------------------------------------------------------ */
 
+static void a_limit_may_be_more_than_the_machine_has(void)
+{
+    fixture     f;
+    usm__space *space;
+
+    fake_reset();
+    f     = fixture_of("fake_a:", (size_t)1 << 38);
+    space = space_of(&f, MIB, "small");
+    CHECK_INT(pin(space, 0, MIB, USM_READ_WRITE), USM_OK);
+    memset(space->base, 1, MIB);
+    usm__space_unpin(space, 0, MIB, USM_READ_WRITE);
+    usm__space_destroy(space);
+    end(&f);
+}
+
 static void zero_blocks_are_not_stored(void)
 {
     usm_spill_stats stats = {.struct_size = sizeof stats};
@@ -608,6 +623,7 @@ static const plain_case cases[] = {
     CASE(too_many_mappings_make_others_leave),
     CASE(threads_share_frames_not_contents),
     CASE(blocks_fit_the_limit),
+    CASE(a_limit_may_be_more_than_the_machine_has),
     CASE(zero_blocks_are_not_stored),
     CASE(more_than_the_limit_is_refused_at_once),
     CASE(memory_that_others_hold_is_refused_with_their_names),
