@@ -177,7 +177,9 @@ def dpctl(quick):
     # It looks for SYCL devices, which PoCL 3 is none of.
     if os.environ.get("USM_TEST_RUNTIME", "intel") != "intel":
         raise Absent("it runs over Intel's OpenCL CPU runtime only")
-    options = ["-k", "memory or usm or queue"] if quick else []
+    # test_context_multi_device does not end without usm-exec: SYCL frees in a callback on the thread whose
+    # end the driver then waits for.  Within usm-exec it ends.
+    options = ["-k", "memory or usm or queue" if quick else "not test_context_multi_device"]
     return version, [pytest_part("", ["--pyargs", "dpctl.tests", *options])]
 
 
