@@ -26,6 +26,8 @@ inside_state inside = {
     .is_tree_whole = true,
 };
 
+__thread int inside_callbacks;
+
 /* ---- contexts -------------------------------------------------------------------------------- */
 
 static cl_context added(cl_context ctx)
@@ -128,6 +130,41 @@ static cl_int CL_API_CALL set_user_event(cl_event event, cl_int status)
     return err;
 }
 
+/* ---- callbacks of events --------------------------------------------------------------------- */
+
+typedef void CL_CALLBACK event_callback(cl_event event, cl_int status, void *user);
+
+typedef struct callback {
+    event_callback *fn;
+    void           *user;
+} callback;
+
+static void CL_CALLBACK call_back(cl_event event, cl_int status, void *user)
+{
+    callback c = *(callback *)user;
+
+    free(user);
+    inside_callbacks++;
+    c.fn(event, status, c.user);
+    inside_callbacks--;
+}
+
+static cl_int CL_API_CALL set_event_callback(cl_event event, cl_int status, event_callback *fn,
+                                             void *user)
+{
+    callback *c = fn ? malloc(sizeof *c) : NULL;
+    cl_int    err;
+
+    if (!c)
+        return fn ? CL_OUT_OF_HOST_MEMORY
+                  : inside.target->clSetEventCallback(event, status, fn, user);
+    *c  = (callback){fn, user};
+    err = inside.target->clSetEventCallback(event, status, call_back, c);
+    if (err)
+        free(c);
+    return err;
+}
+
 /* ---- extensions ------------------------------------------------------------------------------ */
 
 /* libusm's own backend, where the program loads it later, comes by here. */
@@ -225,6 +262,7 @@ EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *below, c
     table.clReleaseCommandQueue                    = release_queue;
     table.clCreateUserEvent                        = create_user_event;
     table.clSetUserEventStatus                     = set_user_event;
+    table.clSetEventCallback                       = set_event_callback;
     table.clGetExtensionFunctionAddressForPlatform = get_function;
     table.clSVMAlloc                               = inside_svm_alloc;
     table.clSVMFree                                = inside_svm_free;

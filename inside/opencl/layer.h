@@ -78,6 +78,10 @@ typedef struct inside_state {
 
 extern inside_state inside;
 
+/* > 0: the thread runs a callback of the program.  It must not wait there: the driver's thread that
+ * it keeps may be the one that ends the commands. */
+extern __thread int inside_callbacks;
+
 /* ---- context.c ------------------------------------------------------------------------------- */
 
 /* Looks whether libusm's own OpenCL backend is in this process; then the layer serves nothing

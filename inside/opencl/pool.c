@@ -425,14 +425,14 @@ static void free_now(void *user)
 }
 
 /* A driver waits for commands that use the block; the layer, which does not know these, for all.
- * One may wait for an event that this thread is to set: then the block is freed behind it, and
- * nobody waits. */
+ * One may wait for an event that this thread is to set, or for the end of the callback that it runs
+ * (SYCL frees like this): then the block is freed behind it, and nobody waits. */
 static cl_int free_behind_commands(inside_context *owner, void *p)
 {
     cl_int err;
     later *l;
 
-    if (atomic_load(&owner->user_events) <= 0) {
+    if (atomic_load(&owner->user_events) <= 0 && inside_callbacks == 0) {
         err = inside_context_wait(owner);
         if (!err)
             free_block(owner, p);

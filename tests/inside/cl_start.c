@@ -7,10 +7,13 @@
  *   cl_start fork     a child that uses OpenCL on its own, and one that inherits what is open
  *   cl_start exec     another program takes its place while commands are in flight
  *   cl_start exit     main() returns while commands are in flight
+ *   cl_start callback the callback of an event frees a block with the call that waits for commands, where
+ *                     the driver has it: its thread is the one that ends them
  *
  * It exits with 0, or with 1 and a message when a result is wrong. */
 #define CL_TARGET_OPENCL_VERSION 200
 #include <CL/cl.h>
+#include <CL/cl_ext.h>
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -196,6 +199,63 @@ static void use_in_children(void)
     close_platforms();
 }
 
+typedef struct freeing {
+    clMemBlockingFreeINTEL_fn fn;
+    cl_context                context;
+    void                     *p;
+} freeing;
+
+static void CL_CALLBACK free_in_callback(cl_event event, cl_int status, void *user)
+{
+    const freeing *f = user;
+
+    (void)event;
+    NEED(status == CL_COMPLETE);
+    NEED(f->fn(f->context, f->p) == CL_SUCCESS);
+}
+
+static void free_in_callbacks(cl_uint k, cl_platform_id platform)
+{
+    static freeing           f[ROUNDS];
+    cl_command_queue         queue = queue_of(k);
+    clDeviceMemAllocINTEL_fn alloc =
+        (clDeviceMemAllocINTEL_fn)(uintptr_t)clGetExtensionFunctionAddressForPlatform(
+            platform, "clDeviceMemAllocINTEL");
+    clMemBlockingFreeINTEL_fn fn =
+        (clMemBlockingFreeINTEL_fn)(uintptr_t)clGetExtensionFunctionAddressForPlatform(
+            platform, "clMemBlockingFreeINTEL");
+    const unsigned char with = 7;
+    cl_int              err;
+    cl_mem buffer = clCreateBuffer(on.context[k], CL_MEM_READ_WRITE, LARGE, NULL, &err);
+
+    NEED(err == CL_SUCCESS);
+    for (size_t i = 0; alloc && fn && i < ROUNDS; i++) {
+        cl_event event;
+
+        f[i] = (freeing){fn, on.context[k],
+                         alloc(on.context[k], on.device[k], NULL, LARGE / 8, 0, &err)};
+        NEED(err == CL_SUCCESS);
+        NEED(clEnqueueFillBuffer(queue, buffer, &with, 1, 0, LARGE, 0, NULL, &event) == CL_SUCCESS);
+        NEED(clSetEventCallback(event, CL_COMPLETE, free_in_callback, &f[i]) == CL_SUCCESS);
+        NEED(clReleaseEvent(event) == CL_SUCCESS);
+        NEED(clFlush(queue) == CL_SUCCESS);
+    }
+    NEED(clReleaseMemObject(buffer) == CL_SUCCESS);
+    NEED(clFinish(queue) == CL_SUCCESS);
+    NEED(clReleaseCommandQueue(queue) == CL_SUCCESS);
+}
+
+static void use_callbacks(void)
+{
+    for (cl_uint k = 0; k < on.n; k++) {
+        cl_platform_id platform = NULL;
+
+        NEED(clGetDeviceInfo(on.device[k], CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) ==
+             CL_SUCCESS);
+        free_in_callbacks(k, platform);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "use";
@@ -207,6 +267,8 @@ int main(int argc, char **argv)
     open_platforms();
     if (strcmp(how, "threads") == 0)
         use_in_threads();
+    else if (strcmp(how, "callback") == 0)
+        use_callbacks();
     else
         use_platforms();
     if (strcmp(how, "use") == 0)

@@ -22,7 +22,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-WAYS = ("use", "threads", "fork", "exec", "exit")
+WAYS = ("use", "threads", "fork", "exec", "exit", "callback")
 TIMEOUT_S = 60
 POCL_STOPS = "PTHREAD ERROR in pocl_"
 
