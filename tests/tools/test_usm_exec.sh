@@ -14,7 +14,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/usm-exec-test.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 143' HUP INT TERM
-unset LD_PRELOAD OPENCL_LAYERS USM_MEMORY_LIMIT USM_TRACE
+unset LD_PRELOAD OPENCL_LAYERS ZE_ENABLE_ALT_DRIVERS USM_INSIDE_LEVEL_ZERO USM_MEMORY_LIMIT USM_TRACE
 # shellcheck source=tests/tools/says.sh
 . "$root/tests/tools/says.sh"
 cd "$work" || exit 1
@@ -47,8 +47,24 @@ fi
 expect 0 'a seam left out' -v --off umf sh -c 'echo "[${LD_PRELOAD:-}]"'
 says out '[]'
 says err 'left out, as --off says'
+# shellcheck disable=SC2016
+drivers='echo "[${USM_INSIDE_LEVEL_ZERO:-}] [${ZE_ENABLE_ALT_DRIVERS:-}]"'
+expect 0 'a seam that nobody asked for' -v sh -c "$drivers"
+says out '[] []'
+says err 'level-zero: not opened: it is off by default, --level-zero asks for it'
+expect 0 "Level Zero's driver" -v --level-zero sh -c "$drivers"
+if ! grep -q 'level-zero: not opened' err; then # as where Level Zero's headers were not
+    says out '[libze_intel_gpu.so.1] [/'
+    says out 'libusm_inside_level_zero.so]'
+    ZE_ENABLE_ALT_DRIVERS=/mine.so,/theirs.so expect 0 'drivers of its own' -v --level-zero sh -c "$drivers"
+    says out '[/mine.so] [/'
+    says out 'libusm_inside_level_zero.so,/theirs.so]'
+    says err 'the first driver of ZE_ENABLE_ALT_DRIVERS is served, the others are not'
+    ZE_ENABLE_ALT_DRIVERS=/mine.so expect 0 'usm-exec twice' --level-zero "$tool" --level-zero sh -c "$drivers"
+    says out '[/mine.so] [/'
+fi
 expect 2 'a seam that there is not' --off nosuch true
-says err 'usm-exec: --off wants the name of a seam: umf, opencl, malloc'
+says err 'usm-exec: --off wants the name of a seam: umf, opencl, malloc, level-zero'
 expect 2 'no program' -v
 expect 127 'a program that there is not' ./nosuch
 says err 'usm-exec: ./nosuch cannot be run: No such file or directory'

@@ -27,8 +27,10 @@ static const char help[] =
     "\n"
     "  -v, --verbose     say which seams are opened, and why others are not\n"
     "      --off NAME    leave a seam out; may be given again: umf (SYCL over Level Zero),\n"
-    "                    opencl, malloc\n"
+    "                    opencl, malloc, level-zero\n"
     "  -m, --malloc SIZE malloc's blocks of SIZE and more come from a pool too: 64K or more\n"
+    "  -z, --level-zero  memory of Level Zero programs without SYCL comes from pools too; not for\n"
+    "                    those that share blocks with other processes by their start\n"
     "  -l, --limit TEXT  most memory to hold, as device:4G (USM_MEMORY_LIMIT)\n"
     "  -r, --report      print on stderr, when PROGRAM has ended, what its pools did\n"
     "  -V, --version\n"
@@ -46,15 +48,18 @@ static const seam seams[] = {
      "device, host and shared memory of SYCL over Level Zero"},
     {"opencl", "libusm_inside_opencl.so", "OPENCL_LAYERS", "USM and SVM of OpenCL"},
     {"malloc", "libusm_inside_malloc.so", "LD_PRELOAD", "large blocks of malloc"},
+    {"level-zero", "libusm_inside_level_zero.so", "ZE_ENABLE_ALT_DRIVERS",
+     "device, host and shared memory of Level Zero"},
 };
 
 #define SEAMS        (sizeof seams / sizeof *seams)
-#define MALLOC       2 /* index of the seam that is opened on request only */
+#define MALLOC       2 /* indices of the seams that are opened on request only */
+#define LEVEL_ZERO   3
 #define WANTS_MALLOC "--malloc wants a size of 64K or more, such as 1M"
 #define LEAST_MALLOC ((uint64_t)64 << 10)
 
 typedef struct command_line {
-    bool        is_verbose, wants_report;
+    bool        is_verbose, wants_report, wants_level_zero;
     const char *limit;
     uint32_t    off;   /* bit i: seams[i]                                   */
     uint64_t    least; /* of malloc's blocks, those from the pool; 0: none is */
@@ -70,7 +75,7 @@ static int take_off(const tool *t, const tool_option *o, void *line, const char 
             c->off |= (uint32_t)1 << i;
             return -1;
         }
-    return tool_misuse(t, "--off wants the name of a seam: umf, opencl, malloc");
+    return tool_misuse(t, "--off wants the name of a seam: umf, opencl, malloc, level-zero");
 }
 
 /* What is wrong with a limit is said before the program starts. */
@@ -92,6 +97,7 @@ static const tool_option options[] = {
     {.name = "off", 0, TOOL_CALL, 0, take_off},
     {.name = "limit", 'l', TOOL_CALL, 0, take_limit},
     {.name = "malloc", 'm', TOOL_SIZE, offsetof(command_line, least), .wants = WANTS_MALLOC},
+    {.name = "level-zero", 'z', TOOL_FLAG, offsetof(command_line, wants_level_zero)},
     {.name = "report", 'r', TOOL_FLAG, offsetof(command_line, wants_report)},
     {.name = NULL},
 };
@@ -174,6 +180,45 @@ static bool set_least(const command_line *c)
     return set("USM_INSIDE_MALLOC", text);
 }
 
+/* Puts the library where the first of the drivers was that the loader is to open, and tells it that
+ * driver's name.  The loader opens the other drivers as before. */
+static bool wrap_driver(const command_line *c, const seam *s, const char *path)
+{
+    const char *was  = getenv(s->variable);
+    const char *rest = was ? strchr(was, ',') : NULL;
+    char       *first, *all;
+    bool        is_set = false;
+
+    if (was && strstr(was, s->library))
+        return true; /* within another usm-exec */
+    if (!was || !*was)
+        return set("USM_INSIDE_LEVEL_ZERO", "libze_intel_gpu.so.1") && set(s->variable, path);
+    first = strndup(was, rest ? (size_t)(rest - was) : strlen(was));
+    all   = malloc(strlen(path) + strlen(was) + 1);
+    if (first && all) {
+        (void)sprintf(all, "%s%s", path, rest ? rest : "");
+        is_set = set("USM_INSIDE_LEVEL_ZERO", first) && set(s->variable, all);
+    }
+    if (is_set && rest)
+        say(c, s, "the first driver of ZE_ENABLE_ALT_DRIVERS is served, the others are not");
+    free(first);
+    free(all);
+    return is_set;
+}
+
+static bool is_asked_for(const command_line *c, size_t i)
+{
+    return (i != MALLOC || c->least) && (i != LEVEL_ZERO || c->wants_level_zero);
+}
+
+/* Makes the program's processes load the library. */
+static bool name_library(const command_line *c, size_t i, const char *path)
+{
+    if (i == LEVEL_ZERO)
+        return wrap_driver(c, &seams[i], path);
+    return (i != MALLOC || set_least(c)) && append(seams[i].variable, path);
+}
+
 static void open_seam(const command_line *c, size_t i)
 {
     const seam *s = &seams[i];
@@ -181,13 +226,15 @@ static void open_seam(const command_line *c, size_t i)
 
     if (c->off >> i & 1)
         say(c, s, "left out, as --off says");
-    else if (i == MALLOC && !c->least)
-        say(c, s, "not opened: it is off by default, --malloc SIZE asks for it");
+    else if (!is_asked_for(c, i))
+        say(c, s,
+            i == MALLOC ? "not opened: it is off by default, --malloc SIZE asks for it"
+                        : "not opened: it is off by default, --level-zero asks for it");
     else if (!find_library(s, path, sizeof path))
         say(c, s, "not opened: its library is not installed");
-    else if (strchr(path, ':') || strchr(path, ' '))
-        say(c, s, "not opened: the path of its library has a space or a colon");
-    else if ((i != MALLOC || set_least(c)) && append(s->variable, path))
+    else if (strpbrk(path, ": ,"))
+        say(c, s, "not opened: the path of its library has a space, a colon or a comma");
+    else if (name_library(c, i, path))
         say(c, s, s->what);
 }
 
