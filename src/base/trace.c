@@ -259,7 +259,9 @@ void usm__trace_work_put(const usm__trace_work_event *e)
 {
     bool is_chunk = e->kind <= USM__WORK_FAILED;
 
-    record(&(usm__trace_packed){.address = is_chunk ? e->first : e->ago_ns,
+    record(&(usm__trace_packed){.address = is_chunk         ? e->first
+                                           : e->is_in_order ? e->ago_ns | USM__TRACE_IN_ORDER
+                                                            : e->ago_ns,
                                 .size    = e->n,
                                 .extra   = usm__ns_pack(e->ns),
                                 .tag     = (uint16_t)e->kernel,

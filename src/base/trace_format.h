@@ -91,7 +91,9 @@ typedef enum usm__trace_type {
 /* Types [WORK, WORK_END) are events of launches over teams:  WORK + usm__trace_work_kind
  * (trace_work.h). extra: usm__ns_pack(); tag: id of the kernel; pool: id of the member; size:
  * indices or bytes; address: for a chunk its first index, for its parts how many ns before `time`
- * they ended.  A reader skips unknown ones as well. */
+ * they ended, with USM__TRACE_IN_ORDER for a command that overlaps no other one of its queue.  A
+ * reader skips unknown ones as well. */
+#define USM__TRACE_IN_ORDER ((uint64_t)1 << 63)
 #define USM__EVENT_WORK     32
 #define USM__EVENT_WORK_END 48
 

@@ -19,7 +19,12 @@ typedef enum usm__trace_work_kind {
     USM__WORK_IN     = 3,
     USM__WORK_KERNEL = 4,
     USM__WORK_OUT    = 5,
-    USM__WORK_KINDS  = 6
+    /* Commands of another runtime's queue (usm/trace.h), which is the member; as parts of chunks. */
+    USM__WORK_QUEUE_KERNEL = 6,
+    USM__WORK_QUEUE_COPY   = 7,
+    USM__WORK_QUEUE_FILL   = 8,
+    USM__WORK_QUEUE_MAP    = 9,
+    USM__WORK_KINDS        = 10
 } usm__trace_work_kind;
 
 typedef struct usm__trace_work_event {
@@ -28,8 +33,9 @@ typedef struct usm__trace_work_event {
     uint32_t             kernel; /* of usm__trace_kernel(); 0: unknown          */
     uint64_t             first;  /* of a chunk                                  */
     uint64_t             n;
-    uint64_t             ns;     /* duration                          */
-    uint64_t             ago_ns; /* of a part: the time since its end */
+    uint64_t             ns;          /* duration                          */
+    uint64_t             ago_ns;      /* of a part: the time since its end */
+    bool                 is_in_order; /* of a queue's command: it overlaps no other one */
 } usm__trace_work_event;
 
 /* Return a name's number in the file, > 0; 0: tracing is off, or there are too many.  A member has

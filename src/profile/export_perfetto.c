@@ -5,6 +5,7 @@
  *     threads' slices  driver calls with their duration; failed allocations as instants
  *     async slices     a block from its allocation to its free, named by its tag or its size
  *     spilling         transfers as async slices of their tier, waits as slices of their thread
+ *     queues           commands of other runtimes as slices of a track for each queue
  *     launches         chunks, kernels, copies and idle gaps as async slices of their device
  *     flow arrows      from the free of a block to the allocation that reuses its address
  *
@@ -29,11 +30,13 @@
 #define STEPS_MAX  20000u
 #define SPILLS_MAX 100000u
 #define WORKS_MAX  100000u
+#define LANES      8u /* tracks of a queue whose commands overlap */
 
 typedef struct writer {
     usm__json                  j;
     const usm__profile        *t;
     const usm__profile_blocks *found;
+    uint32_t                   last_thread;
 } writer;
 
 /* ---- events ----------------------------------------------------------------------- */
@@ -192,6 +195,7 @@ static int write_names(writer *w)
         seen[r.thread] = true;
     }
     free(seen);
+    w->last_thread = last;
     return 0;
 }
 
@@ -432,6 +436,79 @@ static void write_work(writer *w, const usm__profile_work_record *k, uint64_t id
     write_slice_end(w, &r, name, id);
 }
 
+/* ---- queues of other runtimes --------------------------------------------------------- */
+
+static int by_begin(const void *a, const void *b)
+{
+    const usm__profile_work_record *x = *(const usm__profile_work_record *const *)a;
+    const usm__profile_work_record *y = *(const usm__profile_work_record *const *)b;
+    uint64_t from = usm__profile_work_from(x), other = usm__profile_work_from(y);
+
+    if (from == other)
+        return (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
+    return from > other ? 1 : -1;
+}
+
+/* Slices of a track must not overlap: each gets the first lane of its queue that is free.  Those of
+ * an in-order queue share one: where two clocks let them overlap, write_command() cuts them. */
+static uint32_t lane_of(uint64_t ends[LANES], const usm__profile_work_record *k)
+{
+    uint32_t lane = 0;
+
+    while (!k->is_in_order && lane < LANES - 1 && ends[lane] > usm__profile_work_from(k) + 1)
+        lane++;
+    return lane;
+}
+
+/* end: 1 + that of the slice before in this track; 0: it is the first. */
+static void write_command(writer *w, const usm__profile_work_record *k, uint32_t track,
+                          uint64_t end)
+{
+    uint64_t            from = usm__profile_work_from(k), to = k->time_ns;
+    usm__profile_record r      = {.thread = track, .source = k->source};
+    const char         *kernel = usm__profile_work_kernel_name(w->t, k->kernel);
+
+    if (end > from + 1)
+        from = end - 1;
+    if (to < from)
+        to = from;
+    if (end == 0)
+        write_name(w, &r, "thread_name", usm__profile_work_member_name(w->t, k->member));
+    event_begin(w, 'X', &r, from, kernel[0] ? kernel : usm__profile_work_kind_name(k->kind));
+    write_time(w, "dur", to - from);
+    usm__json_object_begin(&w->j, "args");
+    usm__json_text(&w->j, "kind", usm__profile_work_kind_name(k->kind));
+    usm__json_number(&w->j, k->kind == USM__WORK_QUEUE_KERNEL ? "work-items" : "bytes", k->n);
+    args_end(w);
+}
+
+/* Tracks are numbered behind the threads. */
+static int write_queues(writer *w)
+{
+    const usm__profile_work_record **list;
+    uint64_t(*ends)[LANES]; /* of each member and lane: 1 + the last slice's end; 0: not used */
+    size_t n = 0;
+
+    list = malloc((w->t->nworks + 1) * sizeof *list);
+    ends = calloc((size_t)w->t->nmembers + 1, sizeof *ends);
+    for (size_t i = 0; list && ends && i < w->t->nworks; i++)
+        if (w->t->works[i].kind >= USM__WORK_QUEUE_KERNEL)
+            list[n++] = &w->t->works[i];
+    if (n > 0)
+        qsort(list, n, sizeof *list, by_begin);
+    for (size_t i = 0; i < n && i < WORKS_MAX; i++) {
+        uint32_t  lane = lane_of(ends[list[i]->member], list[i]);
+        uint64_t *end  = &ends[list[i]->member][lane];
+
+        write_command(w, list[i], w->last_thread + 1 + list[i]->member * LANES + lane, *end);
+        if (*end <= list[i]->time_ns)
+            *end = list[i]->time_ns + 1;
+    }
+    free(list);
+    free(ends);
+    return list && ends ? 0 : ENOMEM;
+}
+
 static void write_gaps(writer *w, const usm__profile_work_device *d, uint64_t id)
 {
     usm__profile_record r = {.source = d->source};
@@ -453,7 +530,8 @@ static int write_works(writer *w)
     uint64_t                 id   = w->t->nworks;
 
     for (size_t i = 0; fine && i < w->t->nworks && i < WORKS_MAX; i++)
-        write_work(w, &w->t->works[i], i);
+        if (w->t->works[i].kind < USM__WORK_QUEUE_KERNEL)
+            write_work(w, &w->t->works[i], i);
     for (size_t i = 0; fine && i < u.ndevices; i++) {
         write_gaps(w, &u.devices[i], id);
         id += u.devices[i].ngaps;
@@ -604,6 +682,8 @@ static int write_events(writer *w)
     write_calls(w);
     write_spills(w);
     status = write_works(w);
+    if (!status)
+        status = write_queues(w);
     if (!status)
         status = write_counters(w);
     return status ? status : write_blocks(w);

@@ -177,6 +177,38 @@ static void write_spill_tiers(usm__json *j, const usm__profile_spill_usages *u)
     table_end(j);
 }
 
+static void name_device(const usm__profile *t, const usm__profile_work_device *d, char *name,
+                        size_t size)
+{
+    if (t->nsources > 1)
+        snprintf(name, size, "%s of process %" PRIu32, d->name, t->sources[d->source].header.pid);
+    else
+        snprintf(name, size, "%s", d->name);
+}
+
+static void write_queues(usm__json *j, const usm__profile *t, const usm__profile_work_usages *u)
+{
+    static const column columns[] = {
+        {"commands", "count"}, {"computes", "duration"}, {"copies", "duration"}, {"bytes", "bytes"},
+        {NULL, NULL},
+    };
+    size_t n = 0;
+
+    table_begin(j, "Queues of the program",
+                "Commands of another runtime. Copies: fills and maps as well.", "queue", columns);
+    for (size_t i = 0; i < u->ndevices && n < ROWS_MAX; i++) {
+        const usm__profile_work_device *d = &u->devices[i];
+        char                            name[100];
+
+        if (d->commands == 0)
+            continue;
+        name_device(t, d, name, sizeof name);
+        ROW(j, name, n++ == 0, (double)d->commands, (double)d->kernel_ns, (double)d->copy_ns,
+            (double)d->bytes_in);
+    }
+    table_end(j);
+}
+
 static void write_work(usm__json *j, const usm__profile *t, const usm__profile_work_usages *u)
 {
     static const column columns[] = {
@@ -185,21 +217,20 @@ static void write_work(usm__json *j, const usm__profile *t, const usm__profile_w
         {"in", "bytes"},         {"out", "bytes"},        {"idle", "percent"},
         {"gaps", "count"},       {"longest", "duration"}, {NULL, NULL},
     };
+    size_t n = 0;
 
     table_begin(j, "Devices in split launches",
                 "Shares of the time that launches were under way. Hidden: copies while a kernel "
                 "ran. Idle: neither a kernel nor a copy.",
                 "device", columns);
-    for (size_t i = 0; i < u->ndevices && i < ROWS_MAX; i++) {
+    for (size_t i = 0; i < u->ndevices && n < ROWS_MAX; i++) {
         const usm__profile_work_device *d = &u->devices[i];
         char                            name[100];
 
-        if (t->nsources > 1)
-            snprintf(name, sizeof name, "%s of process %" PRIu32, d->name,
-                     t->sources[d->source].header.pid);
-        else
-            snprintf(name, sizeof name, "%s", d->name);
-        ROW(j, name, i == 0, (double)d->chunks, (double)d->failed, (double)d->items,
+        if (d->commands > 0)
+            continue;
+        name_device(t, d, name, sizeof name);
+        ROW(j, name, n++ == 0, (double)d->chunks, (double)d->failed, (double)d->items,
             share(d->kernel_ns, d->launched_ns), share(d->copy_ns, d->launched_ns),
             share(d->hidden_ns, d->copy_ns), (double)d->bytes_in, (double)d->bytes_out,
             share(d->idle_ns, d->launched_ns), (double)d->ngaps, (double)d->longest_ns);
@@ -237,9 +268,13 @@ static void write_tables(usm__json *j, const usm__profile *t, const usm__analysi
         usm__json_line(j);
         write_spill_tiers(j, &a->spill);
     }
-    if (a->work.ndevices) {
+    if (a->work.ndevices > a->work.nqueues) {
         usm__json_line(j);
         write_work(j, t, &a->work);
+    }
+    if (a->work.nqueues) {
+        usm__json_line(j);
+        write_queues(j, t, &a->work);
     }
     usm__json_array_end(j);
 }

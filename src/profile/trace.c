@@ -299,7 +299,9 @@ static const char *read_work(reader *r, const usm__trace_packed *e, uint32_t thr
     if (o.kind >= USM__WORK_KINDS)
         return NULL; /* an event of a newer libusm */
     if (o.kind > USM__WORK_FAILED) {
-        o.time_ns -= e->address < o.time_ns ? e->address : o.time_ns;
+        o.is_in_order = (e->address & USM__TRACE_IN_ORDER) != 0;
+        o.first &= ~USM__TRACE_IN_ORDER;
+        o.time_ns -= o.first < o.time_ns ? o.first : o.time_ns;
         o.first = 0;
     }
     if (grow(r, &t->works, t->nworks, &r->works_room, sizeof(*t->works)))

@@ -61,6 +61,7 @@ typedef struct usm__profile_work_record {
     uint32_t kind;           /* usm__trace_work_kind                                             */
     uint32_t member, kernel; /* members[member - 1], kernels[kernel - 1]; 0: none, unknown */
     uint32_t thread, source; /* as in usm__profile_record                                    */
+    bool     is_in_order;    /* it overlaps no other command of its queue */
 } usm__profile_work_record;
 
 /* What the caches of a pool's threads may hold from now on. */

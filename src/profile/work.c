@@ -15,6 +15,8 @@ const char *usm__profile_work_kind_name(uint32_t kind)
         [USM__WORK_LAUNCH] = "launch",       [USM__WORK_CHUNK] = "chunk",
         [USM__WORK_FAILED] = "failed chunk", [USM__WORK_IN] = "copy in",
         [USM__WORK_KERNEL] = "kernel",       [USM__WORK_OUT] = "copy out",
+        [USM__WORK_QUEUE_KERNEL] = "kernel", [USM__WORK_QUEUE_COPY] = "copy",
+        [USM__WORK_QUEUE_FILL] = "fill",     [USM__WORK_QUEUE_MAP] = "map",
     };
 
     return kind < USM__WORK_KINDS ? names[kind] : "";
@@ -154,6 +156,17 @@ static void count_one(work *w, usm__profile_work_device *d, const usm__profile_w
         add(&w->copies, r);
         add(&w->busy, r);
         break;
+    case USM__WORK_QUEUE_KERNEL:
+        d->commands++;
+        add(&w->kernels, r);
+        break;
+    case USM__WORK_QUEUE_COPY:
+    case USM__WORK_QUEUE_FILL:
+    case USM__WORK_QUEUE_MAP:
+        d->commands++;
+        d->bytes_in += r->n;
+        add(&w->copies, r);
+        break;
     case USM__WORK_LAUNCH:
     case USM__WORK_KINDS:
     default:
@@ -222,7 +235,10 @@ bool usm__profile_work_count(const usm__profile *t, usm__profile_work_usages *u)
         *d = (usm__profile_work_device){.member = id};
         (void)snprintf(d->name, sizeof(d->name), "%s", name[0] != '\0' ? name : "(unnamed)");
         fine = count_device(&w, d);
-        if (fine && d->chunks + d->failed > 0)
+        if (d->chunks + d->failed == 0)
+            d->ngaps = 0; /* a queue of another runtime is under no launch */
+        u->nqueues += d->commands > 0;
+        if (fine && d->chunks + d->failed + d->commands > 0)
             u->ndevices++;
         else
             usm__heap_free(d->gaps);

@@ -16,6 +16,7 @@ typedef struct usm__profile_work_device {
     char     name[64];
     uint32_t member, source;
     uint64_t chunks, failed, items;
+    uint64_t commands; /* of a queue of another runtime: what it moved is in bytes_in */
     uint64_t bytes_in, bytes_out;
     uint64_t launched_ns; /* while a launch was under way                                 */
     uint64_t kernel_ns;   /* while a kernel ran                                           */
@@ -30,9 +31,9 @@ typedef struct usm__profile_work_device {
 typedef struct usm__profile_work_usages {
     size_t   nevents;
     uint64_t launches;
-    size_t   ndevices;
+    size_t   ndevices, nqueues; /* nqueues: those of them that had a command */
     usm__profile_work_device
-        *devices; /* those that had a chunk, in the order in which they were named  */
+        *devices; /* those that had a chunk or a command, in the order in which they were named  */
 } usm__profile_work_usages;
 
 /* false: no memory. */

@@ -45,7 +45,7 @@ typedef struct difference {
     size_t ntotals;
     column names[12];
     row    totals[12]; /* one number each */
-    table  peaks, sites, devices;
+    table  peaks, sites, devices, queues;
     bool   is_equal, is_sampled;
 } difference;
 
@@ -167,9 +167,12 @@ static bool add_rows(difference *d, int side, const usm__analysis *a, const usm_
         drop_offsets(a->sites.rows[i].name, name);
         is_done = add(&d->sites, side, name, a->sites.rows[i].bytes, a->sites.rows[i].allocations);
     }
-    for (size_t i = 0; i < a->work.ndevices && is_done; i++)
-        is_done = add(&d->devices, side, a->work.devices[i].name, a->work.devices[i].kernel_ns,
-                      a->work.devices[i].copy_ns);
+    for (size_t i = 0; i < a->work.ndevices && is_done; i++) {
+        const usm__profile_work_device *one = &a->work.devices[i];
+
+        is_done = add(one->commands > 0 ? &d->queues : &d->devices, side, one->name, one->kernel_ns,
+                      one->copy_ns);
+    }
     return is_done;
 }
 
@@ -193,6 +196,7 @@ static void compare(difference *d)
     match(&d->peaks);
     match(&d->sites);
     match(&d->devices);
+    match(&d->queues);
     d->is_equal = count_changed(&d->peaks) == 0 && count_changed(&d->sites) == 0;
     for (size_t i = 0; i < d->ntotals; i++)
         d->is_equal &= d->names[i].unit == TIME || is_same(&d->totals[i]);
@@ -286,6 +290,8 @@ static void print_text(const difference *d, char *const *files, size_t top)
         print_table(&d->sites, top);
     if (d->devices.n > 0)
         print_table(&d->devices, top);
+    if (d->queues.n > 0)
+        print_table(&d->queues, top);
     if (d->is_equal)
         puts("\nNo difference: all counts and sizes are the same.");
 }
@@ -330,6 +336,7 @@ static void print_json(const difference *d, char *const *files)
     json_table(&j, &d->peaks);
     json_table(&j, &d->sites);
     json_table(&j, &d->devices);
+    json_table(&j, &d->queues);
     usm__json_object_end(&j);
 }
 
@@ -348,6 +355,11 @@ static const table devices = {
     .first   = "device",
     .key     = "devices",
     .columns = {{"kernels", "kernel_ns", TIME}, {"copies", "copy_ns", TIME}}};
+static const table queues = {
+    .title   = "Queues of the program",
+    .first   = "queue",
+    .key     = "queues",
+    .columns = {{"kernels", "kernel_ns", TIME}, {"copies", "copy_ns", TIME}}};
 
 bool diff(char *const *files, const usm__profile *const *traces,
           const usm__analysis *const *analyses, bool as_json, size_t top)
@@ -360,6 +372,7 @@ bool diff(char *const *files, const usm__profile *const *traces,
     d->peaks   = peaks;
     d->sites   = sites;
     d->devices = devices;
+    d->queues  = queues;
     for (int side = 0; side < 2 && is_done; side++)
         is_done = take_in(d, side, traces[side], analyses[side]);
     if (d->is_sampled)
@@ -374,6 +387,7 @@ bool diff(char *const *files, const usm__profile *const *traces,
     usm__heap_free(d->peaks.rows);
     usm__heap_free(d->sites.rows);
     usm__heap_free(d->devices.rows);
+    usm__heap_free(d->queues.rows);
     usm__heap_free(d);
     return is_done;
 }

@@ -267,6 +267,39 @@ static void print_spill(const usm__profile_spill_usages *u, size_t top)
 
 /* --- launches over teams ------------------------------------------------------------------ */
 
+static void add_device(columns *c, const usm__profile *t, const usm__profile_work_device *d)
+{
+    if (t->nsources > 1)
+        columns_add(c, "%s of process %u", d->name, t->sources[d->source].header.pid);
+    else
+        columns_add(c, "%s", d->name);
+}
+
+/* Of other runtimes. */
+static void print_queues(const usm__profile *t, const usm__profile_work_usages *u)
+{
+    static const char *const names[] = {"queue", "commands", "computes", "copies", "bytes", NULL};
+    columns                 *c;
+
+    if (u->nqueues == 0)
+        return;
+    c = columns_new(5);
+    heads(c, names);
+    for (size_t i = 0; i < u->ndevices; i++) {
+        const usm__profile_work_device *d = &u->devices[i];
+
+        if (d->commands == 0)
+            continue;
+        add_device(c, t, d);
+        columns_add(c, "%llu", (unsigned long long)d->commands);
+        columns_time(c, (double)d->kernel_ns);
+        columns_time(c, (double)d->copy_ns);
+        columns_bytes(c, d->bytes_in);
+    }
+    puts("\nQueues of the program (copies: fills and maps as well)");
+    columns_print(c);
+}
+
 static void print_work(const usm__profile *t, const usm__profile_work_usages *u)
 {
     static const char *const names[] = {"device", "chunks",  "failed", "indices", "computes",
@@ -274,17 +307,16 @@ static void print_work(const usm__profile *t, const usm__profile_work_usages *u)
                                         "gaps",   "longest", NULL};
     columns                 *c;
 
-    if (u->ndevices == 0)
+    if (u->ndevices == u->nqueues)
         return;
     c = columns_new(12);
     heads(c, names);
     for (size_t i = 0; i < u->ndevices; i++) {
         const usm__profile_work_device *d = &u->devices[i];
 
-        if (t->nsources > 1)
-            columns_add(c, "%s of process %u", d->name, t->sources[d->source].header.pid);
-        else
-            columns_add(c, "%s", d->name);
+        if (d->commands > 0)
+            continue;
+        add_device(c, t, d);
         columns_add(c, "%llu", (unsigned long long)d->chunks);
         columns_add(c, "%llu", (unsigned long long)d->failed);
         columns_add(c, "%llu", (unsigned long long)d->items);
@@ -334,6 +366,7 @@ void report_text(const char *path, const usm__profile *t, const usm__analysis *a
     print_refused(t, top);
     print_spill(&a->spill, top);
     print_work(t, &a->work);
+    print_queues(t, &a->work);
     puts("\nAdvice");
     for (size_t i = 0; i < a->nadvice; i++)
         print_wrapped(a->advice[i]);

@@ -145,7 +145,27 @@ static void spill(usm__json *j, const usm__profile_spill_usages *u)
     usm__json_object_end(j);
 }
 
-/* null: no launch over a team. */
+static void queues(usm__json *j, const usm__profile_work_usages *u)
+{
+    usm__json_array_begin(j, "queues");
+    for (size_t i = 0; i < u->ndevices; i++) {
+        const usm__profile_work_device *d = &u->devices[i];
+
+        if (d->commands == 0)
+            continue;
+        usm__json_object_begin(j, NULL);
+        usm__json_text(j, "name", d->name);
+        usm__json_number(j, "source", d->source);
+        usm__json_number(j, "commands", d->commands);
+        usm__json_number(j, "kernel_ns", d->kernel_ns);
+        usm__json_number(j, "copy_ns", d->copy_ns);
+        usm__json_number(j, "bytes", d->bytes_in);
+        usm__json_object_end(j);
+    }
+    usm__json_array_end(j);
+}
+
+/* null: no launch over a team, and no command of another runtime. */
 static void work(usm__json *j, const usm__profile_work_usages *u)
 {
     if (u->nevents == 0) {
@@ -159,6 +179,8 @@ static void work(usm__json *j, const usm__profile_work_usages *u)
     for (size_t i = 0; i < u->ndevices; i++) {
         const usm__profile_work_device *d = &u->devices[i];
 
+        if (d->commands > 0)
+            continue;
         usm__json_object_begin(j, NULL);
         usm__json_text(j, "name", d->name);
         usm__json_number(j, "source", d->source);
@@ -177,6 +199,7 @@ static void work(usm__json *j, const usm__profile_work_usages *u)
         usm__json_object_end(j);
     }
     usm__json_array_end(j);
+    queues(j, u);
     usm__json_object_end(j);
 }
 
