@@ -179,6 +179,8 @@ static void *CL_API_CALL get_function(cl_platform_id platform, const char *name)
     void *theirs = inside.target->clGetExtensionFunctionAddressForPlatform(platform, name);
     void *ours   = theirs ? inside_usm_function(name) : NULL;
 
+    if (theirs && !ours)
+        ours = inside_command_function(name);
     inside_look_for_libusm();
     if (ours)
         atomic_store(&inside.platform, platform);
@@ -220,16 +222,19 @@ static void at_exit(void)
 static void fork_prepare(void)
 {
     pthread_mutex_lock(&inside.lock); /* whose holders never call libusm */
+    inside_commands_in_parent(true);
 }
 
 static void fork_parent(void)
 {
+    inside_commands_in_parent(false);
     pthread_mutex_unlock(&inside.lock);
 }
 
 static void fork_child(void)
 {
     inside_areas_in_child();
+    inside_commands_in_child();
     pthread_mutex_unlock(&inside.lock);
 }
 
@@ -268,8 +273,9 @@ EXPORT cl_int CL_API_CALL clInitLayer(cl_uint n, const cl_icd_dispatch *below, c
     table.clSVMFree                                = inside_svm_free;
     table.clEnqueueSVMFree                         = inside_enqueue_svm_free;
     table.clSetKernelExecInfo                      = inside_set_exec_info;
-    *n_ret                                         = sizeof table / sizeof(void *);
-    *dispatch                                      = &table;
+    inside_commands_watch(&table);
+    *n_ret    = sizeof table / sizeof(void *);
+    *dispatch = &table;
     return CL_SUCCESS;
 }
 

@@ -124,6 +124,35 @@ void  inside_areas_in_child(void);
 /* Ends the pools of a context. */
 void inside_pools_end(const inside_context *ctx);
 
+/* ---- commands.c ------------------------------------------------------------------------------ */
+
+#ifdef USM_INSIDE_COMMANDS
+/* Replaces what enqueues commands, if a trace is configured. */
+void inside_commands_watch(cl_icd_dispatch *table);
+/* The layer's function for an extension's name; NULL: it has none, or no trace is configured. */
+void *inside_command_function(const char *name);
+/* Around fork(): locks and unlocks. */
+void inside_commands_in_parent(bool is_prepare);
+void inside_commands_in_child(void);
+#else /* a libusm that writes no traces */
+static inline void inside_commands_watch(cl_icd_dispatch *table)
+{
+    (void)table;
+}
+static inline void *inside_command_function(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+static inline void inside_commands_in_parent(bool is_prepare)
+{
+    (void)is_prepare;
+}
+static inline void inside_commands_in_child(void)
+{
+}
+#endif
+
 /* ---- usm.c, svm.c ---------------------------------------------------------------------------- */
 
 /* The layer's function for an extension's name; NULL: it has none. */
