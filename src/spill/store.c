@@ -199,6 +199,15 @@ bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency, usm__
     return true;
 }
 
+/* It was marked dirty, but nobody has written to it, as its view can tell. */
+static bool is_unchanged(const usm__frame *f, const usm__block *b, const void *data)
+{
+    const usm__view *view = f->space->more->view;
+
+    return view && b->content == USM__CONTENT_COPY &&
+           view->is_unchanged(view->user, f->block, data);
+}
+
 void usm__store_make(usm__spill *s, usm__frame *f)
 {
     usm__block *b    = usm__block_of(f->space, f->block);
@@ -208,6 +217,8 @@ void usm__store_make(usm__spill *s, usm__frame *f)
     if (!data) {
         end(s, f, usm__fail(USM_E_SYSTEM, "the block cannot be write-protected"),
             USM__CONTENT_ZERO);
+    } else if (is_unchanged(f, b, data)) {
+        end(s, f, USM_OK, USM__CONTENT_COPY);
     } else if (usm__mask_count(&f->work) == s->sectors && is_all_zero(data, s->block_size)) {
         usm__mutex_lock(&s->lock);
         copy = usm__copy_take(b);

@@ -162,6 +162,8 @@ size_t usm__tiers_get_places(usm__tiers *t, size_t tier, usm__target_stats *list
 /* The checksum of a sector: XXH3 over the bytes, seeded with the block's key and the sector's
  * index. */
 uint32_t usm__sector_sum(const void *data, size_t size, uint64_t key, uint32_t sector);
+/* XXH3 of the bytes, all 64 bits of it. */
+uint64_t usm__content_sum(const void *data, size_t size, uint64_t key);
 
 /* A text for the failure at hand: the calling thread's error message if it is of that status, else
  * the status in words. */

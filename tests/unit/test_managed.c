@@ -86,6 +86,41 @@ static void any_order_will_do(void)
     usm_free(x);
 }
 
+static uint64_t written_to_tiers(void)
+{
+    usm_spill_stats stats = {.struct_size = sizeof stats};
+    uint64_t        n     = 0;
+
+    CHECK_INT(usm_spill_get_stats(NULL, &stats), USM_OK);
+    for (size_t i = 0; i < stats.ntiers; i++)
+        n += stats.tiers[i].written;
+    return n;
+}
+
+/* Only what was in memory when the passes began is still to be stored. */
+static void what_is_only_read_is_stored_once(void)
+{
+    uint64_t *x = make_managed(SIZE);
+    uint64_t  before;
+
+    CHECK(x != NULL);
+    for (size_t i = 0; i < WORDS; i++)
+        x[i] = value_of(i, 2);
+    before = written_to_tiers();
+    for (int pass = 0; pass < 4; pass++)
+        for (size_t i = 0; i < WORDS; i += 64)
+            CHECK(x[i] == value_of(i, 2));
+    CHECK(written_to_tiers() - before <= LIMIT);
+    /* A block that was first read and then written is stored. */
+    for (size_t k = 0; k < 3; k++) {
+        for (size_t i = 0; i < WORDS; i += 512)
+            x[i] += i;
+        for (size_t i = 0; i < WORDS; i += 512)
+            CHECK(x[i] == value_of(i, 2) + (k + 1) * i);
+    }
+    usm_free(x);
+}
+
 #define THREADS 4
 
 typedef struct worker {
@@ -291,15 +326,11 @@ static void a_full_tier_ends_the_access(void)
 }
 
 static const plain_case cases[] = {
-    CASE(what_is_written_is_read),
-    CASE(any_order_will_do),
-    CASE(threads_see_what_they_wrote),
-    CASE(ranges_come_and_go_beside_faults),
-    CASE(pinned_memory_is_for_system_calls),
-    CASE(pointers_know_their_block),
-    CASE(calls_that_fail_are_told),
-    CASE(a_full_tier_ends_the_access),
-    {NULL, NULL},
+    CASE(what_is_written_is_read),          CASE(any_order_will_do),
+    CASE(what_is_only_read_is_stored_once), CASE(threads_see_what_they_wrote),
+    CASE(ranges_come_and_go_beside_faults), CASE(pinned_memory_is_for_system_calls),
+    CASE(pointers_know_their_block),        CASE(calls_that_fail_are_told),
+    CASE(a_full_tier_ends_the_access),      {NULL, NULL},
 };
 
 int main(int argc, char **argv)
