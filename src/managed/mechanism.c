@@ -205,17 +205,37 @@ static int drop(void *p, size_t size, int how)
     return usm__fault_errno("os.madvise", EINVAL) || madvise(p, size, how) != 0 ? errno : 0;
 }
 
-/* The frame may have no memory yet.  Some of its pages may be in the way of a move, because the
- * kernel uses them at this moment: all are moved or none. */
+/* The first `size` bytes of the frame have moved, and the others cannot come: these go back.  Pages
+ * that do not move are copied; nobody writes to them meanwhile, as they are protected. */
+static void move_back(const usm__mechanism *m, char *at, char *frame, size_t size)
+{
+    size_t done;
+
+    if (move(m, at, frame, size, &done) == 0)
+        return;
+    (void)usm__mechanism_protect(m, at + done, size - done, true);
+    memcpy(frame + done, at + done, size - done);
+    (void)madvise(at + done, size - done, MADV_DONTNEED);
+}
+
+/* The frame may have no memory yet.  Pages that do not move, because the kernel uses them at this
+ * moment, are copied: all of them come, or none. */
 static int place_by_move(const usm__mechanism *m, char *frame, char *at, size_t size)
 {
-    size_t done, undone;
-    int    rc = drop(frame, size, POPULATE_WRITE);
+    size_t done = 0;
+    int    rc   = drop(frame, size, POPULATE_WRITE);
 
     if (rc == 0)
         rc = move(m, frame, at, size, &done);
-    if (rc != 0 && done > 0)
-        (void)move(m, at, frame, done, &undone);
+    if (rc == 0 || done == 0)
+        return rc;
+    rc = copy(m, frame + done, at + done, size - done, false);
+    if (rc == 0) {
+        (void)drop(frame + done, size - done, MADV_DONTNEED);
+    } else {
+        (void)madvise(at + done, size - done, MADV_DONTNEED);
+        move_back(m, at, frame, done);
+    }
     return rc;
 }
 

@@ -3,6 +3,7 @@
  * thread and in any order; pins, frees, calls that fail, a full tier.  Runs with the mechanism that the machine
  * has, and with copies. */
 #include "base/fault.h"
+#include "managed/mechanism.h"
 #include "plain.h"
 
 #include <usm/usm.h>
@@ -13,6 +14,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -279,6 +281,97 @@ static void calls_that_fail_are_told(void)
     usm_free(x);
 }
 
+#define PIPES 5
+#define SLOTS 256 /* of a pipe of 1 MiB */
+
+/* A page in so many pipes looks to the kernel as if a device used it, so that it does not move. */
+static void use_page(char *page, int pipes[PIPES][2])
+{
+    struct iovec parts[SLOTS];
+
+    for (size_t i = 0; i < SLOTS; i++)
+        parts[i] = (struct iovec){page, 4096};
+    for (size_t i = 0; i < PIPES; i++) {
+        CHECK_INT(pipe(pipes[i]), 0);
+        CHECK(fcntl(pipes[i][0], F_SETPIPE_SZ, (int)MIB) == (int)MIB);
+        CHECK(vmsplice(pipes[i][1], parts, SLOTS, SPLICE_F_NONBLOCK) > 0);
+    }
+}
+
+typedef struct moved {
+    usm__mechanism m;
+    char          *frame, *at; /* 64 KiB each; page i of the frame is full of i + 1 */
+} moved;
+
+static char *map_pages(void)
+{
+    char *p = mmap(NULL, 64 * KIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    CHECK(p != MAP_FAILED);
+    CHECK_INT(madvise(p, 64 * KIB, MADV_NOHUGEPAGE), 0);
+    return p;
+}
+
+static moved make_moved(void)
+{
+    moved v = {.m = {.fd = -1}, .frame = map_pages(), .at = map_pages()};
+
+    usm_free(make_managed(1)); /* skips */
+    CHECK_INT(usm__mechanism_open(&v.m, v.frame, 64 * KIB, true), USM_OK);
+    for (size_t i = 0; i < 64 * KIB; i++)
+        v.frame[i] = (char)(i / 4096 + 1);
+    return v;
+}
+
+static void check_pages(const char *p)
+{
+    for (size_t i = 0; i < 64 * KIB; i++)
+        CHECK(p[i] == (char)(i / 4096 + 1));
+}
+
+static void end_moved(moved *v)
+{
+    (void)close(v->m.fd);
+    (void)munmap(v->frame, 64 * KIB);
+    (void)munmap(v->at, 64 * KIB);
+}
+
+static void pages_that_do_not_move_are_copied(void)
+{
+    moved v = make_moved();
+    int   pipes[PIPES][2];
+
+    CHECK_INT(usm__mechanism_watch(&v.m, v.at, 64 * KIB), 0);
+    use_page(v.frame + 32 * KIB, pipes);
+    CHECK_INT(usm__mechanism_place(&v.m, v.frame, v.at, 64 * KIB, false), 0);
+    check_pages(v.at);
+    for (size_t i = 0; i < PIPES; i++) {
+        (void)close(pipes[i][0]);
+        (void)close(pipes[i][1]);
+    }
+    end_moved(&v);
+}
+
+/* A page is in the way; those before it go back, by being moved or copied. */
+static void pages_that_cannot_come_stay(void)
+{
+    for (uint64_t fail = 0; fail < 2; fail++) {
+        moved v = make_moved();
+
+        v.at[32 * KIB] = 1;
+        CHECK_INT(usm__mechanism_watch(&v.m, v.at, 64 * KIB), 0);
+        usm__fault_arm("os.uffd_copy", 1, true, USM_OK);
+        if (fail)
+            usm__fault_arm("os.uffd_move", 3, true, USM_OK);
+        CHECK(usm__mechanism_place(&v.m, v.frame, v.at, 64 * KIB, false) != 0);
+        usm__fault_disarm_all();
+        check_pages(v.frame);
+        CHECK_INT(usm__mechanism_place(&v.m, v.frame, v.at, 64 * KIB, false), 0);
+        check_pages(v.at);
+        end_moved(&v);
+    }
+}
+
 static void end_at_signal(int signal)
 {
     (void)signal;
@@ -326,11 +419,12 @@ static void a_full_tier_ends_the_access(void)
 }
 
 static const plain_case cases[] = {
-    CASE(what_is_written_is_read),          CASE(any_order_will_do),
-    CASE(what_is_only_read_is_stored_once), CASE(threads_see_what_they_wrote),
-    CASE(ranges_come_and_go_beside_faults), CASE(pinned_memory_is_for_system_calls),
-    CASE(pointers_know_their_block),        CASE(calls_that_fail_are_told),
-    CASE(a_full_tier_ends_the_access),      {NULL, NULL},
+    CASE(what_is_written_is_read),           CASE(any_order_will_do),
+    CASE(what_is_only_read_is_stored_once),  CASE(threads_see_what_they_wrote),
+    CASE(ranges_come_and_go_beside_faults),  CASE(pinned_memory_is_for_system_calls),
+    CASE(pointers_know_their_block),         CASE(calls_that_fail_are_told),
+    CASE(pages_that_do_not_move_are_copied), CASE(pages_that_cannot_come_stay),
+    CASE(a_full_tier_ends_the_access),       {NULL, NULL},
 };
 
 int main(int argc, char **argv)
