@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Managed memory: what is written to memory larger than the limit is there when it is read, by any
- * thread and in any order; pins, frees, calls that fail, a full tier.  Runs with the mechanism that the machine
- * has, and with copies. */
+ * thread and in any order; pins, frees, fork(), the limit, calls that fail, a full tier.  Runs with
+ * the mechanism that the machine has, and with copies. */
 #include "base/fault.h"
 #include "managed/mechanism.h"
 #include "plain.h"
@@ -390,10 +390,10 @@ static int fill_all(void)
     return 1;
 }
 
-static void a_full_tier_ends_the_access(void)
+/* This program again, with an option and a setting; returns how it ended, and what it said. */
+static int run_again(const char *option, const char *name, const char *value, char text[4096])
 {
-    char   text[4096] = {0};
-    size_t n          = 0;
+    size_t n = 0;
     int    out[2], status;
     pid_t  child;
 
@@ -402,37 +402,157 @@ static void a_full_tier_ends_the_access(void)
     child = fork();
     if (child == 0) {
         (void)dup2(out[1], STDERR_FILENO);
-        (void)setenv("USM_SPILL", "file:/var/tmp,quota=1M", 1);
-        (void)execl("/proc/self/exe", "test_managed", "--full", (char *)NULL);
+        (void)setenv(name, value, 1);
+        (void)execl("/proc/self/exe", "test_managed", option, (char *)NULL);
         _exit(3);
     }
     (void)close(out[1]);
-    for (ssize_t got;
-         n < sizeof text - 1 && (got = read(out[0], text + n, sizeof text - 1 - n)) > 0;)
+    for (ssize_t got; n < 4095 && (got = read(out[0], text + n, 4095 - n)) > 0;)
         n += (size_t)got;
+    text[n] = '\0';
     (void)close(out[0]);
     CHECK_INT(waitpid(child, &status, 0), child);
     CHECK(WIFEXITED(status));
-    CHECK_INT(WEXITSTATUS(status), 42);
+    return WEXITSTATUS(status);
+}
+
+static void a_full_tier_ends_the_access(void)
+{
+    char text[4096];
+
+    CHECK_INT(run_again("--full", "USM_SPILL", "file:/var/tmp,quota=1M", text), 42);
     CHECK_IN("managed memory: the access to", text);
     CHECK_IN("quota", text);
 }
 
+/* A number of KiB in /proc/self/smaps_rollup. */
+static size_t memory_now(const char *name)
+{
+    FILE  *f = fopen("/proc/self/smaps_rollup", "re");
+    char   line[256];
+    size_t kib = 0;
+
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, name, strlen(name)) == 0)
+            kib = strtoull(line + strlen(name), NULL, 10);
+    if (f)
+        (void)fclose(f);
+    return kib * KIB;
+}
+
+/* The program `--memory`: it ends with 42 if it never had more than the limit, and what a process of
+ * this kind has otherwise: threads, blocks that move at this moment. */
+static int stay_small(void)
+{
+    char  *small = usm_alloc_managed(64 * KIB);
+    char  *x     = usm_alloc_managed(SIZE);
+    size_t before, peak = 0;
+
+    if (!small || !x)
+        return 1;
+    memset(small, 1, 64 * KIB);
+    before = memory_now("Anonymous:");
+    for (int pass = 0; pass < 3; pass++)
+        for (size_t k = 0; k < SIZE; k += 64 * KIB) {
+            size_t now;
+
+            if (pass == 1 ? x[k + 5] != 1 : memset(x + k, 1, 64 * KIB) != x + k)
+                return 2;
+            now  = memory_now("Anonymous:");
+            peak = now > peak ? now : peak;
+        }
+    (void)fprintf(stderr, "%zu before, %zu at most\n", before, peak);
+    return before > 0 && peak <= before + LIMIT + MIB ? 42 : 3;
+}
+
+static void memory_stays_within_the_limit(void)
+{
+    char text[4096];
+    int  ended = run_again("--memory", "USM_SPILL", "file:/var/tmp", text);
+
+    CHECK_IN("at most", text);
+    CHECK_INT(ended, 42);
+}
+
+/* A child has none of the memory, and does not disturb the parent. */
+static void a_child_does_not_have_it(void)
+{
+    uint64_t *x = make_managed(SIZE);
+    int       status;
+    pid_t     child;
+
+    CHECK(x != NULL);
+    for (size_t i = 0; i < WORDS; i++)
+        x[i] = value_of(i, 3);
+    child = fork();
+    if (child == 0) {
+        (void)signal(SIGSEGV, end_at_signal);
+        if (usm_usable_size(x) != 0)
+            _exit(1);
+        _exit((int)*(volatile uint64_t *)x); /* 42 */
+    }
+    for (size_t i = 0; i < WORDS; i += 512)
+        x[i]++;
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status));
+    CHECK_INT(WEXITSTATUS(status), 42);
+    for (size_t i = 0; i < WORDS; i++)
+        CHECK(x[i] == value_of(i, 3) + (i % 512 == 0));
+    usm_free(x);
+}
+
+/* The program `--refused`: userfaultfd cannot be had, which a sentence says; later it can. */
+static int ask_in_vain(void)
+{
+    static const char *const points[] = {"os.userfaultfd", "os.uffd_api"};
+
+    for (size_t i = 0; i < 2; i++) {
+        usm__fault_arm(points[i], 1, true, USM_OK);
+        if (usm_alloc_managed(MIB) || usm_last_status() != USM_E_NOT_SUPPORTED ||
+            !strstr(usm_last_error(), "managed memory needs"))
+            return 1;
+        usm__fault_disarm_all();
+    }
+    return usm_alloc_managed(MIB) ? 42 : 2;
+}
+
+static void a_machine_that_refuses_is_named(void)
+{
+    char text[4096];
+
+    CHECK_INT(run_again("--refused", "USM_LOG", "error", text), 42);
+}
+
 static const plain_case cases[] = {
-    CASE(what_is_written_is_read),           CASE(any_order_will_do),
-    CASE(what_is_only_read_is_stored_once),  CASE(threads_see_what_they_wrote),
-    CASE(ranges_come_and_go_beside_faults),  CASE(pinned_memory_is_for_system_calls),
-    CASE(pointers_know_their_block),         CASE(calls_that_fail_are_told),
-    CASE(pages_that_do_not_move_are_copied), CASE(pages_that_cannot_come_stay),
-    CASE(a_full_tier_ends_the_access),       {NULL, NULL},
+    CASE(what_is_written_is_read),
+    CASE(any_order_will_do),
+    CASE(what_is_only_read_is_stored_once),
+    CASE(threads_see_what_they_wrote),
+    CASE(ranges_come_and_go_beside_faults),
+    CASE(pinned_memory_is_for_system_calls),
+    CASE(pointers_know_their_block),
+    CASE(calls_that_fail_are_told),
+    CASE(pages_that_do_not_move_are_copied),
+    CASE(pages_that_cannot_come_stay),
+    CASE(a_full_tier_ends_the_access),
+    CASE(memory_stays_within_the_limit),
+    CASE(a_child_does_not_have_it),
+    CASE(a_machine_that_refuses_is_named),
+    {NULL, NULL},
 };
+
+static const struct {
+    const char *option;
+    int (*run)(void);
+} programs[] = {{"--full", fill_all}, {"--memory", stay_small}, {"--refused", ask_in_vain}};
 
 int main(int argc, char **argv)
 {
     (void)setenv("USM_MEMORY_LIMIT", "host:2M", 1);
     (void)setenv("USM_SPILL_BLOCK", "64K", 1);
     (void)setenv("USM_SPILL_WAIT", "200", 1);
-    if (argc > 1 && strcmp(argv[1], "--full") == 0)
-        return fill_all();
+    for (size_t i = 0; argc > 1 && i < sizeof programs / sizeof *programs; i++)
+        if (strcmp(argv[1], programs[i].option) == 0)
+            return programs[i].run();
     return plain_main(argc, argv, cases);
 }
