@@ -94,6 +94,7 @@ static void run_checks(doctor *d)
     doctor_check_cache(d);
     doctor_check_limits(d);
     doctor_check_spill(d);
+    doctor_check_managed(d);
 }
 
 int doctor_report(const char *root, bool as_json)

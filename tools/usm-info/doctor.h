@@ -39,6 +39,7 @@ void doctor_check_level_zero(doctor *d); /* doctor_level_zero.c */
 void doctor_check_nodes(doctor *d);      /* doctor_nodes.c */
 void doctor_check_cache(doctor *d);      /* doctor_system.c */
 void doctor_check_limits(doctor *d);
+void doctor_check_managed(doctor *d);
 
 /* Whether a .icd file that the loader reads names a library whose name contains
  * `part`; doctor_opencl.c. */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The machine around the library: the folder of the cache, limits of memory. */
+/* The machine around the library: the folder of the cache, limits of memory, userfaultfd. */
 #include "doctor.h"
 #include "table.h"
 
+#include "base/os.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "managed/mechanism.h"
 #include "program/disk_cache.h"
 
 #include <errno.h>
@@ -12,6 +14,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -99,4 +102,41 @@ void doctor_check_limits(doctor *d)
     if (d->nfindings == before)
         doctor_add(d, FINDING_OK, "limits", tool_printf("Memory may be locked and overcommitted."),
                    NULL);
+}
+
+/* With memory of this program's in place of an arena. */
+static void describe_mechanism(doctor *d, const usm__mechanism *m)
+{
+    const char *how =
+        m->moves ? "libusm moves pages" : "libusm copies pages (Linux 6.8 can move them)";
+
+    if (m->is_user_only)
+        doctor_add(d, FINDING_NOTE, "managed memory",
+                   tool_printf("It works: %s, but system calls into blocks that are not in memory "
+                               "fail with EFAULT.",
+                               how),
+                   tool_printf("Pin what system calls get, or: sudo sysctl "
+                               "vm.unprivileged_userfaultfd=1, or let the user open "
+                               "/dev/userfaultfd."));
+    else
+        doctor_add(d, FINDING_OK, "managed memory",
+                   tool_printf("It works: %s, and system calls reach it.", how), NULL);
+}
+
+void doctor_check_managed(doctor *d)
+{
+    const size_t   size  = (size_t)2 << 20;
+    char          *arena = usm__os_map(size, PROT_READ | PROT_WRITE);
+    usm__mechanism m;
+
+    if (!arena)
+        return;
+    if (usm__mechanism_open(&m, arena, size, true) == USM_OK) {
+        describe_mechanism(d, &m);
+        (void)usm__os_close(m.fd);
+    } else {
+        doctor_add(d, FINDING_NOTE, "managed memory",
+                   tool_printf("usm_alloc_managed() fails: %s.", usm_last_error()), NULL);
+    }
+    (void)usm__os_unmap(arena, size);
 }
