@@ -64,28 +64,94 @@
 static struct {
     usm__mutex lock;
     /* guarded by lock */
-    usm_list       all;
+    usm__managed **all; /* n, by their addresses                                                */
+    size_t         n, room;
     bool           is_open;
     usm__mechanism mechanism; /* fixed while is_open */
     pthread_cond_t unused; /* a range has no users                                              */
 } managed = {USM__MUTEX_INIT(USM__RANK_MANAGED, "managed ranges"),
-             {&managed.all, &managed.all},
+             NULL,
+             0,
+             0,
              false,
              {.fd = -1},
              PTHREAD_COND_INITIALIZER};
 
 /* ---- lookup -------------------------------------------------------------------------- */
 
+/* How many ranges begin at p or below.  Lock held. */
+static size_t count_up_to(const void *p)
+{
+    size_t low = 0, high = managed.n;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if ((uintptr_t)managed.all[middle]->base <= (uintptr_t)p)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Lock held. */
 static usm__managed *find(const void *p)
 {
-    for (usm_list *it = managed.all.next; it != &managed.all; it = it->next) {
-        usm__managed *r = usm_container_of(it, usm__managed, link);
+    size_t        n = count_up_to(p);
+    usm__managed *r = n > 0 ? managed.all[n - 1] : NULL;
 
-        if ((uintptr_t)p - (uintptr_t)r->base < r->mapped)
-            return r;
+    return r && (uintptr_t)p - (uintptr_t)r->base < r->mapped ? r : NULL;
+}
+
+/* Lock held. */
+static bool make_room(void)
+{
+    size_t         room = managed.room ? 2 * managed.room : 8;
+    usm__managed **all;
+
+    if (managed.n < managed.room)
+        return true;
+    all = usm__heap_alloc(room * sizeof(usm__managed *));
+    if (!all)
+        return false;
+    if (managed.n > 0)
+        memcpy(all, managed.all, managed.n * sizeof(usm__managed *));
+    usm__heap_free(managed.all);
+    managed.all  = all;
+    managed.room = room;
+    return true;
+}
+
+static usm_status enter(usm__managed *r)
+{
+    bool is_entered;
+
+    usm__mutex_lock(&managed.lock);
+    is_entered = make_room();
+    if (is_entered) {
+        size_t at = count_up_to(r->base);
+
+        memmove(&managed.all[at + 1], &managed.all[at],
+                (managed.n++ - at) * sizeof(usm__managed *));
+        managed.all[at] = r;
     }
-    return NULL;
+    usm__mutex_unlock(&managed.lock);
+    return is_entered ? USM_OK
+                      : usm__fail(USM_E_NO_MEMORY, "no host memory to enter a managed range");
+}
+
+/* Lock held. */
+static void remove_range(const usm__managed *r)
+{
+    size_t end = count_up_to(r->base);
+
+    memmove(&managed.all[end - 1], &managed.all[end], (managed.n-- - end) * sizeof(usm__managed *));
+    if (managed.n == 0) {
+        usm__heap_free(managed.all);
+        managed.all  = NULL;
+        managed.room = 0;
+    }
 }
 
 usm__managed *usm__managed_get(const void *p)
@@ -382,13 +448,13 @@ void *usm_alloc_managed(size_t size)
         st = open_mechanism(s);
     if (st == USM_OK)
         st = make(s, size ? size : 1, &r);
+    if (st == USM_OK) {
+        st = enter(r);
+        if (st != USM_OK)
+            free_range(r);
+    }
     usm__default_leave();
-    if (st != USM_OK)
-        return usm__no_memory();
-    usm__mutex_lock(&managed.lock);
-    usm_list_append(&managed.all, &r->link);
-    usm__mutex_unlock(&managed.lock);
-    return r->base;
+    return st == USM_OK ? r->base : usm__no_memory();
 }
 
 /* Removes the range that begins at p from the list when nobody uses it. */
@@ -408,7 +474,7 @@ static usm_status take_out(void *p, usm__managed **out)
     else if (usm__space_is_pinned(r->space, 0, r->mapped, false))
         st = usm__fail(USM_E_BUSY, "the managed block at %p is pinned", p);
     else
-        usm_list_remove(&r->link);
+        remove_range(r);
     usm__mutex_unlock(&managed.lock);
     *out = r;
     return st;
@@ -529,7 +595,7 @@ static void fork_managed(usm_fork_phase phase)
     usm__mutex_fork(&managed.lock, phase);
     if (phase != USM_FORK_CHILD)
         return;
-    usm_list_init(&managed.all);
+    managed.n       = 0;
     managed.is_open = false;
     if (managed.mechanism.fd >= 0)
         (void)usm__os_close(managed.mechanism.fd);

@@ -3,7 +3,6 @@
 #ifndef USM_MANAGED_MANAGED_H
 #define USM_MANAGED_MANAGED_H
 
-#include "base/inline/list.h"
 #include "base/mutex.h"
 #include "managed/mechanism.h"
 #include "spill/engine.h"
@@ -26,7 +25,6 @@ typedef struct usm__managed {
     usm__view             view;
     size_t                block_size;
     /* guarded by managed.c's lock */
-    usm_list link;
     unsigned users; /* threads that use the range: it is not freed meanwhile                     */
 
     usm__mutex lock;

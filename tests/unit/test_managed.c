@@ -372,6 +372,26 @@ static void pages_that_cannot_come_stay(void)
     }
 }
 
+/* Many ranges, which end in another order: each pointer finds its own. */
+static void each_of_many_ranges_is_found(void)
+{
+    char *x[100];
+
+    for (size_t i = 0; i < 100; i++) {
+        x[i] = make_managed(i + 1);
+        CHECK(x[i] != NULL);
+        x[i][i] = (char)i;
+    }
+    for (size_t k = 0; k < 100; k++) {
+        size_t i = k * 37 % 100;
+
+        CHECK_INT(usm_usable_size(x[i]), i + 1);
+        CHECK(x[i][i] == (char)i);
+        CHECK_INT(usm_free_ctx(x[i], NULL), USM_OK);
+        CHECK_INT(usm_free_ctx(x[i], NULL), USM_E_INVALID_POINTER);
+    }
+}
+
 static void end_at_signal(int signal)
 {
     (void)signal;
@@ -524,21 +544,14 @@ static void a_machine_that_refuses_is_named(void)
 }
 
 static const plain_case cases[] = {
-    CASE(what_is_written_is_read),
-    CASE(any_order_will_do),
-    CASE(what_is_only_read_is_stored_once),
-    CASE(threads_see_what_they_wrote),
-    CASE(ranges_come_and_go_beside_faults),
-    CASE(pinned_memory_is_for_system_calls),
-    CASE(pointers_know_their_block),
-    CASE(calls_that_fail_are_told),
-    CASE(pages_that_do_not_move_are_copied),
-    CASE(pages_that_cannot_come_stay),
-    CASE(a_full_tier_ends_the_access),
-    CASE(memory_stays_within_the_limit),
-    CASE(a_child_does_not_have_it),
-    CASE(a_machine_that_refuses_is_named),
-    {NULL, NULL},
+    CASE(what_is_written_is_read),           CASE(any_order_will_do),
+    CASE(what_is_only_read_is_stored_once),  CASE(threads_see_what_they_wrote),
+    CASE(ranges_come_and_go_beside_faults),  CASE(pinned_memory_is_for_system_calls),
+    CASE(pointers_know_their_block),         CASE(calls_that_fail_are_told),
+    CASE(pages_that_do_not_move_are_copied), CASE(pages_that_cannot_come_stay),
+    CASE(each_of_many_ranges_is_found),      CASE(a_full_tier_ends_the_access),
+    CASE(memory_stays_within_the_limit),     CASE(a_child_does_not_have_it),
+    CASE(a_machine_that_refuses_is_named),   {NULL, NULL},
 };
 
 static const struct {
