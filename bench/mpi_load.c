@@ -29,8 +29,9 @@ void load_prepare(const char *tier)
 /* In thousandths of MiB/s; 0: it failed. */
 int64_t load_run(int64_t which)
 {
-    const spill_shape shape = {true, MIB_BYTES, run.bytes / MIB_BYTES, SPILL_HINT_NONE};
-    spill_time        time  = {0, 0};
+    const spill_shape shape = {
+        .is_one = true, .chunk = MIB_BYTES, .n = run.bytes / MIB_BYTES, .hint = SPILL_HINT_NONE};
+    spill_time time = {0, 0};
 
     if (which == 0) { /* W1 begins anew */
         spill_load_close(load);

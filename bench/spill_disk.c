@@ -27,8 +27,8 @@ void spill_section_disk(void)
     const size_t        n                = 2048 / spill_run.scale;
     const uint64_t      limit            = ((uint64_t)256 << 20) / spill_run.scale;
     const spill_series  s[2]             = {
-                     {"1 MiB blocks", true, CHUNK, n, 0, limit, "none", true, NULL, NULL},
-                     {"1 MiB buffers", false, CHUNK, n, 0, limit, "none", false, NULL, NULL}};
+                     {"1 MiB blocks", "one", CHUNK, n, 0, limit, "none", true, NULL, NULL},
+                     {"1 MiB buffers", "many", CHUNK, n, 0, limit, "none", false, NULL, NULL}};
     static spill_result r[2];
 
     spill_run_all("disk", s, r, 2);
@@ -91,15 +91,15 @@ void spill_section_tuned(void)
     const size_t       small = 16384 / spill_run.scale;
     char               deep[700], threads[700];
     const spill_series s[VARIANTS + 2] = {
-        {"nothing said", true, CHUNK, n, 0, limit, "none", false, NULL, NULL},
-        {"announced", true, CHUNK, n, 0, limit, "announce", false, NULL, NULL},
-        {"SEQUENTIAL", true, CHUNK, n, 0, limit, "sequential", false, NULL, NULL},
-        {"RANDOM", true, CHUNK, n, 0, limit, "random", false, NULL, NULL},
-        {"USM_SPILL_BLOCK=2M", true, CHUNK, n, 0, limit, "none", false, "USM_SPILL_BLOCK", "2M"},
-        {"depth=32", true, CHUNK, n, 0, limit, "none", false, "USM_SPILL", deep},
-        {"engine=threads", true, CHUNK, n, 0, limit, "none", false, "USM_SPILL", threads},
-        {"8 KiB", false, SMALL, small, small / 4, limit / 4, "none", false, NULL, NULL},
-        {"8 KiB, RANDOM", false, SMALL, small, small / 4, limit / 4, "random", false, NULL, NULL}};
+        {"nothing said", "one", CHUNK, n, 0, limit, "none", false, NULL, NULL},
+        {"announced", "one", CHUNK, n, 0, limit, "announce", false, NULL, NULL},
+        {"SEQUENTIAL", "one", CHUNK, n, 0, limit, "sequential", false, NULL, NULL},
+        {"RANDOM", "one", CHUNK, n, 0, limit, "random", false, NULL, NULL},
+        {"USM_SPILL_BLOCK=2M", "one", CHUNK, n, 0, limit, "none", false, "USM_SPILL_BLOCK", "2M"},
+        {"depth=32", "one", CHUNK, n, 0, limit, "none", false, "USM_SPILL", deep},
+        {"engine=threads", "one", CHUNK, n, 0, limit, "none", false, "USM_SPILL", threads},
+        {"8 KiB", "many", SMALL, small, small / 4, limit / 4, "none", false, NULL, NULL},
+        {"8 KiB, RANDOM", "many", SMALL, small, small / 4, limit / 4, "random", false, NULL, NULL}};
     static spill_result r[VARIANTS + 2];
 
     snprintf(deep, sizeof deep, "file:%s,depth=32", spill_run.dir);

@@ -123,7 +123,7 @@ void spill_section_file(void)
 {
     const size_t       n     = 2048 / spill_run.scale;
     const uint64_t     limit = ((uint64_t)256 << 20) / spill_run.scale;
-    const spill_series s     = {"a file", true, CHUNK, n, 0, limit, "none", false, NULL, NULL};
+    const spill_series s     = {"a file", "one", CHUNK, n, 0, limit, "none", false, NULL, NULL};
     static file_result f;
     uint64_t           began;
 

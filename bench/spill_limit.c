@@ -41,8 +41,7 @@ static bool all_workloads(const spill_series *s)
     char command[128];
     bool ok = true;
 
-    snprintf(command, sizeof command, "open %s %zu %zu none", s->is_one ? "one" : "many", s->chunk,
-             s->n);
+    snprintf(command, sizeof command, "open %s %zu %zu none", s->form, s->chunk, s->n);
     ok = contender_ask(SPILL_HOST, command, NULL, 0);
     for (int w = 0; ok && w < WORKLOADS; w++) {
         snprintf(command, sizeof command, "run %s 0", spill_workloads[w]);
@@ -86,8 +85,8 @@ void spill_section_memory(void)
 {
     const uint64_t     limit = ((uint64_t)64 << 20);
     const spill_series s[2]  = {
-         {"1 MiB blocks", true, CHUNK, 512, 0, limit, "none", false, NULL, NULL},
-         {"8 KiB buffers", false, SMALL, 32768, 0, limit, "none", false, NULL, NULL}};
+         {"1 MiB blocks", "one", CHUNK, 512, 0, limit, "none", false, NULL, NULL},
+         {"8 KiB buffers", "many", SMALL, 32768, 0, limit, "none", false, NULL, NULL}};
     static spill_result r[2];
     const char         *where;
 

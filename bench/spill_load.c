@@ -31,6 +31,7 @@ struct spill_load {
     size_t       words;  /* of a chunk                                             */
     usm_buffer **buffer; /* of each chunk: the same n times where there is one      */
     usm_buffer  *one;    /* NULL: each has its own                                  */
+    char        *plain;  /* in place of buffers; NULL: there are buffers            */
     uint64_t    *sum;    /* of each chunk, before anything was added                */
     uint64_t    *added;  /* to each word of the chunk                               */
     uint32_t    *order;  /* of accesses                                             */
@@ -105,14 +106,24 @@ typedef bool step_fn(spill_load *l, size_t i);
 
 static size_t offset_of(const spill_load *l, size_t i)
 {
-    return l->one ? i * l->shape.chunk : 0;
+    return l->one || l->plain ? i * l->shape.chunk : 0;
 }
 
 static bool begin(spill_load *l, size_t i, usm_access_mode mode, usm_access *a)
 {
+    if (l->plain) {
+        *a = (usm_access){.ptr = l->plain + offset_of(l, i)};
+        return true;
+    }
     l->is_refused =
         usm_access_begin(l->buffer[i], offset_of(l, i), l->shape.chunk, mode, a) != USM_OK;
     return !l->is_refused;
+}
+
+static void end(const spill_load *l, usm_access *a)
+{
+    if (!l->plain)
+        usm_access_end(a);
 }
 
 static bool write_chunk(spill_load *l, size_t i)
@@ -122,17 +133,17 @@ static bool write_chunk(spill_load *l, size_t i)
     if (!begin(l, i, USM_WRITE_NO_INIT, &a))
         return false;
     fill_words(a.ptr, l->words, i * l->words);
-    usm_access_end(&a);
+    end(l, &a);
     l->added[i] = 0;
     return true;
 }
 
 static bool create_chunk(spill_load *l, size_t i)
 {
-    if (!l->buffer[i])
+    if (!l->buffer[i] && !l->plain)
         l->buffer[i] = usm_buffer_new(NULL, l->shape.chunk);
-    l->is_refused = !l->buffer[i];
-    return l->buffer[i] && write_chunk(l, i);
+    l->is_refused = !l->buffer[i] && !l->plain;
+    return !l->is_refused && write_chunk(l, i);
 }
 
 static bool read_chunk(spill_load *l, size_t i)
@@ -143,7 +154,7 @@ static bool read_chunk(spill_load *l, size_t i)
     if (!begin(l, i, USM_READ, &a))
         return false;
     sum = sum_words(a.ptr, l->words);
-    usm_access_end(&a);
+    end(l, &a);
     return sum == l->sum[i] + l->added[i] * l->words;
 }
 
@@ -154,7 +165,7 @@ static bool add_chunk(spill_load *l, size_t i)
     if (!begin(l, i, USM_READ_WRITE, &a))
         return false;
     add_one(a.ptr, l->words);
-    usm_access_end(&a);
+    end(l, &a);
     l->added[i]++;
     return true;
 }
@@ -167,7 +178,7 @@ static bool check_chunk(spill_load *l, size_t i)
     if (!begin(l, i, USM_READ, &a))
         return false;
     wrong = count_wrong(a.ptr, l->words, i * l->words, l->added[i]);
-    usm_access_end(&a);
+    end(l, &a);
     return wrong == 0;
 }
 
@@ -300,6 +311,11 @@ bool spill_load_begin(spill_load *l, const char *path, const char **why)
 {
     const size_t size = l->shape.n * l->shape.chunk;
 
+    if (l->shape.is_managed || l->shape.is_array) {
+        l->plain = l->shape.is_managed ? usm_alloc_managed(size) : malloc(size);
+        *why     = l->shape.is_managed ? usm_last_error() : "out of memory";
+        return l->plain != NULL;
+    }
     if (path && usm_buffer_open(NULL, path, 0, size, USM_READ, &l->one) != USM_OK)
         l->one = NULL;
     else if (!path && l->shape.is_one)
@@ -316,6 +332,10 @@ void spill_load_close(spill_load *l)
 {
     if (!l)
         return;
+    if (l->shape.is_managed)
+        usm_free(l->plain);
+    else
+        free(l->plain);
     if (l->one)
         usm_buffer_destroy(l->one);
     for (size_t i = 0; !l->one && l->buffer && i < l->shape.n; i++)

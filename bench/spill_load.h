@@ -19,9 +19,10 @@ typedef enum spill_hint {
 } spill_hint;
 
 typedef struct spill_shape {
-    bool       is_one; /* chunks are ranges of one buffer; else each is a buffer   */
-    size_t     chunk;  /* bytes, a multiple of 8                                   */
-    size_t     n;      /* chunks                                                   */
+    bool       is_one;               /* chunks are ranges of one buffer; else each is a buffer   */
+    bool       is_managed, is_array; /* ... of managed memory, of malloc()         */
+    size_t     chunk;                /* bytes, a multiple of 8                                   */
+    size_t     n;                    /* chunks                                                   */
     spill_hint hint;
 } spill_shape;
 

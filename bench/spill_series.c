@@ -115,8 +115,7 @@ static bool run_series(const spill_series *s, unsigned round, spill_result *r)
 
     if (!spill_start(SPILL_HOST, s))
         return give_up(SPILL_HOST, r);
-    snprintf(command, sizeof command, "open %s %zu %zu %s", s->is_one ? "one" : "many", s->chunk,
-             s->n, s->hint);
+    snprintf(command, sizeof command, "open %s %zu %zu %s", s->form, s->chunk, s->n, s->hint);
     if (!contender_ask(SPILL_HOST, command, NULL, 0))
         return give_up(SPILL_HOST, r);
     for (int w = 0; w < WORKLOADS; w++) {

@@ -27,7 +27,7 @@ extern spill_choices spill_run;
 
 typedef struct spill_series {
     const char *title;
-    bool        is_one;             /* chunks of one buffer; else each a buffer */
+    const char *form;               /* of spill_worker.h's `open`               */
     size_t      chunk, n, accesses; /* accesses of X and M; 0: n                */
     uint64_t    limit;
     const char *hint;            /* of spill_worker.h's `open`               */
@@ -64,6 +64,7 @@ void spill_section_small(void);
 void spill_section_tuned(void);
 void spill_section_file(void);
 void spill_section_memory(void);
+void spill_section_managed(void);
 void spill_section_cost(void);
 void spill_section_lives(void);
 

@@ -43,11 +43,11 @@ void spill_section_small(void)
     const uint64_t     limit = ((uint64_t)16 << 20) / spill_run.scale;
     const size_t       more  = 4; /* times larger: 512 MiB over 64 MiB */
     const spill_series s[4]  = {
-         {"128 MiB of 8 KiB", false, SMALL, n, n / 16, limit, "none", false, NULL, NULL},
-         {"128 MiB of 1 MiB", true, CHUNK, n / 128, 0, limit, "none", false, NULL, NULL},
-         {"512 MiB of 8 KiB", false, SMALL, more * n, n / 4, more * limit, "none", false, NULL,
+         {"128 MiB of 8 KiB", "many", SMALL, n, n / 16, limit, "none", false, NULL, NULL},
+         {"128 MiB of 1 MiB", "one", CHUNK, n / 128, 0, limit, "none", false, NULL, NULL},
+         {"512 MiB of 8 KiB", "many", SMALL, more * n, n / 4, more * limit, "none", false, NULL,
           NULL},
-         {"512 MiB of 1 MiB", true, CHUNK, more * n / 128, 0, more * limit, "none", false, NULL,
+         {"512 MiB of 1 MiB", "one", CHUNK, more * n / 128, 0, more * limit, "none", false, NULL,
           NULL}};
     static spill_result r[4];
 

@@ -104,7 +104,9 @@ static void command_open(worker *w, const char *arguments)
         say("which chunks?");
         return;
     }
-    shape.is_one = strcmp(form, "one") == 0;
+    shape.is_one     = strcmp(form, "one") == 0;
+    shape.is_managed = strcmp(form, "managed") == 0;
+    shape.is_array   = strcmp(form, "array") == 0;
     begin(w, &shape, NULL);
 }
 

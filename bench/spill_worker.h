@@ -5,7 +5,8 @@
  * `usm-bench --worker spill` reads commands from its standard input, a line each, and answers each
  * with a line: "ok ..." or "error TEXT".
  *   join PATH                     enters the control group whose cgroup.procs that is
- *   open one|many CHUNK N HINT    chunks: ranges of one buffer, or buffers       ok
+ *   open FORM CHUNK N HINT        chunks of one buffer (one), buffers (many), chunks of managed
+ *                                 memory (managed) or of malloc() (array)      ok
  *   map PATH CHUNK N              chunks of a file, read only                    ok
  *   fill PATH CHUNK N             makes such a file, without libusm              ok
  *   run NAME ACCESSES             a workload of spill_load.h                     ok SECONDS BYTES
