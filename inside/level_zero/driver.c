@@ -30,7 +30,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void open_driver(void)
 {
-    const char *name = getenv("USM_INSIDE_LEVEL_ZERO");
+    const char *name = getenv("USM_INSIDE_LEVEL_ZERO"); /* NOLINT(concurrency-mt-unsafe): once */
 
     library = dlopen(name && *name ? name : "libze_intel_gpu.so.1", RTLD_LAZY | RTLD_LOCAL);
 }

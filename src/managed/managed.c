@@ -438,7 +438,7 @@ void *usm_alloc_managed(size_t size)
 {
     usm__managed *r = NULL;
     usm_context  *ctx;
-    usm__spill   *s;
+    usm__spill   *s = NULL;
     usm_status    st;
 
     usm__default_enter();
