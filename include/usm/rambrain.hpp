@@ -18,7 +18,7 @@
 #ifndef USM_RAMBRAIN_HPP
 #define USM_RAMBRAIN_HPP
 
-#include <usm/rambrain/memory.hpp>
+#include <usm/rambrain/managers.hpp>
 
 #include <atomic>
 #include <cstddef>

@@ -762,45 +762,5 @@ inline void managedMemory::printMemUsage() const
     printSwapstats();
 }
 
-/** The manager that programs use.  The library's engine decides what is read ahead and written
- * early; setPreemptiveLoading(false) suppresses the hints of adhereTo's constructor. */
-class cyclicManagedMemory : public managedMemory
-{
-  public:
-    using managedMemory::managedMemory;
-
-    bool setPreemptiveLoading(bool preemptive)
-    {
-        return loads_.exchange(preemptive);
-    }
-    bool setPreemptiveUnloading(bool preemptive)
-    {
-        return std::exchange(unloads_, preemptive);
-    }
-    void printCycle() const
-    {
-        printMemUsage();
-    }
-
-  private:
-    bool unloads_ = true;
-};
-
-namespace detail
-{
-struct no_swap {
-    managedDummySwap none{0};
-};
-} // namespace detail
-
-/** A manager that has no memory. */
-class dummyManagedMemory : private detail::no_swap, public managedMemory
-{
-  public:
-    dummyManagedMemory() : managedMemory(&none, 0)
-    {
-    }
-};
-
 } // namespace rambrain
 #endif
