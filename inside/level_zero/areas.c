@@ -137,28 +137,29 @@ static ze_result_t evict(ze_context_handle_t ctx, ze_device_handle_t dev, area *
     return inside_real_driver.context.pfnEvictMemory(ctx, dev, (void *)a->start, a->size);
 }
 
-bool inside_area_make_resident(ze_context_handle_t ctx, ze_device_handle_t dev, const void *p,
-                               ze_result_t *result)
+/* The driver's answer for the area that p points into; false: p is the driver's. */
+static bool of_area(ze_result_t (*fn)(ze_context_handle_t, ze_device_handle_t, area *),
+                    ze_context_handle_t ctx, ze_device_handle_t dev, const void *p,
+                    ze_result_t *result)
 {
     area *a;
 
     pthread_mutex_lock(&lock);
     a = around(p);
     if (a)
-        *result = make_resident(ctx, dev, a);
+        *result = fn(ctx, dev, a);
     pthread_mutex_unlock(&lock);
     return a != NULL;
+}
+
+bool inside_area_make_resident(ze_context_handle_t ctx, ze_device_handle_t dev, const void *p,
+                               ze_result_t *result)
+{
+    return of_area(make_resident, ctx, dev, p, result);
 }
 
 bool inside_area_evict(ze_context_handle_t ctx, ze_device_handle_t dev, const void *p,
                        ze_result_t *result)
 {
-    area *a;
-
-    pthread_mutex_lock(&lock);
-    a = around(p);
-    if (a)
-        *result = evict(ctx, dev, a);
-    pthread_mutex_unlock(&lock);
-    return a != NULL;
+    return of_area(evict, ctx, dev, p, result);
 }

@@ -500,10 +500,13 @@ static usm_status free_managed(void *p)
 static usm_status pin_of(const void *p, size_t size, usm_access_mode mode, usm__managed **out,
                          usm__pin *pin)
 {
-    usm__managed *r      = usm__managed_get(p);
-    size_t        offset = r ? (size_t)((const char *)p - r->base) : 0;
-    size_t        first, end;
+    usm__managed *r;
+    size_t        offset, first, end;
 
+    if (!(mode & USM_READ_WRITE))
+        return usm__fail(USM_E_INVALID, "the mode %d neither reads nor writes", (int)mode);
+    r      = usm__managed_get(p);
+    offset = r ? (size_t)((const char *)p - r->base) : 0;
     if (!r || size == 0 || offset >= r->size || size > r->size - offset) {
         if (r)
             usm__managed_put(r);
@@ -529,21 +532,12 @@ static usm_status bring_all(usm__managed *r, const usm__pin *pin)
     return st;
 }
 
-static usm_status check_mode(usm_access_mode mode)
-{
-    return mode & USM_READ_WRITE
-               ? USM_OK
-               : usm__fail(USM_E_INVALID, "the mode %d neither reads nor writes", (int)mode);
-}
-
 usm_status usm_managed_pin(const void *p, size_t size, usm_access_mode mode)
 {
     usm__managed *r;
     usm__pin      pin;
-    usm_status    st = check_mode(mode);
+    usm_status    st = pin_of(p, size, mode, &r, &pin);
 
-    if (st == USM_OK)
-        st = pin_of(p, size, mode, &r, &pin);
     if (st != USM_OK)
         return st;
     st = usm__spill_pin(r->space->spill, 1, &pin);
@@ -560,10 +554,8 @@ usm_status usm_managed_unpin(const void *p, size_t size, usm_access_mode mode)
 {
     usm__managed *r;
     usm__pin      pin;
-    usm_status    st = check_mode(mode);
+    usm_status    st = pin_of(p, size, mode, &r, &pin);
 
-    if (st == USM_OK)
-        st = pin_of(p, size, mode, &r, &pin);
     if (st != USM_OK)
         return st;
     usm__space_unpin(pin.space, pin.offset, pin.size, pin.mode);
