@@ -7,6 +7,9 @@
  * offset are right together. */
 #include "driver.h"
 
+#include "areas.h"
+#include "pools.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Pools of libusm inside Level Zero programs that do not know libusm: what the files share.
  *
- *     program -> loader -> driver.c -> pool.c --usm_pool--> slab --usm_area_source--> pool.c
- *                                        |                                             |
- *                                        +--> areas.c           the real driver <------+
+ *     program -> loader -> driver.c -> pool.c, ../pools.c --usm_pool--> slab
+ *                             |                                          |
+ *                             +--> residency.c   driver <--usm_area_source-+
  *
  * Sizes are bytes.  Any thread may call.  No lock is held while libusm or the driver is called, but
- * that of areas.c while residency changes. */
+ * that of ../areas.c while residency changes. */
 #ifndef USM_INSIDE_LEVEL_ZERO_DRIVER_H
 #define USM_INSIDE_LEVEL_ZERO_DRIVER_H
 
@@ -46,23 +46,18 @@ bool inside_alloc(const inside_request *request, void **p, bool *is_refused);
 bool inside_owns(const void *p, bool *is_block);
 /* pre: p is the start of a live block. */
 void inside_free(void *p);
-/* Ends the pools of a context that is about to be destroyed, and their areas with them. */
-void inside_pools_end(ze_context_handle_t ctx);
 /* No more blocks: the driver serves all that is asked for from now on. */
 void inside_stand_aside(void);
 
-/* ---- areas.c: what the driver gave to pools -------------------------------------------------- */
+/* ---- residency.c ----------------------------------------------------------------------------- */
 
-/* false: no memory, or an area there that the driver has not been seen to free. */
-bool inside_area_add(void *p, size_t size);
-void inside_area_remove(void *p);
-/* Of the area around p; NULL: p is the driver's. */
-void *inside_area_start(const void *p);
 /* Makes the area around p resident on dev, or evicts it once nobody wants it there any more.
  * false: p is the driver's. */
 bool inside_area_make_resident(ze_context_handle_t ctx, ze_device_handle_t dev, const void *p,
                                ze_result_t *result);
 bool inside_area_evict(ze_context_handle_t ctx, ze_device_handle_t dev, const void *p,
                        ze_result_t *result);
+/* Of an area that the driver has back: its data. */
+void inside_residency_end(void *data);
 
 #endif

@@ -1,48 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The pools: one for each context, device and kind of memory, made when it is first asked for.
- * Their areas are the driver's own allocations in that context, so that what it knows of its memory
- * stays true. */
+/* Blocks of the pools, what the driver is asked for, and programs that have pools already. */
+#include "areas.h"
 #include "driver.h"
+#include "pools.h"
 
 #include <link.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <usm/context.h>
 #include <usm/memory.h>
-#include <usm/pool.h>
-#include <usm/source.h>
 #include <usm/status.h>
 
-#define MOST_SIZE  ((size_t)4 << 20)  /* of a block that is kept when it is freed */
-#define MOST_ALIGN 128                /* of a block */
-#define AREA_ALIGN ((size_t)64 << 10) /* what drivers for GPUs align to; libusm checks */
-
-typedef struct inside_pool {
-    ze_context_handle_t owner;
-    ze_device_handle_t  dev;
-    usm_kind            kind;
-    usm_area_source     source;
-    usm_context        *ctx;
-    usm_pool           *pool, *direct; /* direct: for blocks beyond MOST_SIZE.  NULL: they could not
-                                          be made, and the driver serves */
-    struct inside_pool *next;          /* guarded by lock */
-} inside_pool;
-
-static pthread_mutex_t   lock = PTHREAD_MUTEX_INITIALIZER;
-static inside_pool      *pools; /* guarded by lock */
-static _Atomic(bool)     stands_aside;
-static _Atomic(unsigned) generation; /* changes when a pool ends: threads remember one */
-
-/* What this thread asked for last, true while the generation is the same. */
-static __thread struct {
-    unsigned            generation;
-    ze_context_handle_t owner;
-    ze_device_handle_t  dev;
-    usm_kind            kind;
-    inside_pool        *pool;
-} last;
+static _Atomic(bool) stands_aside;
 
 void inside_stand_aside(void)
 {
@@ -73,181 +41,68 @@ static void look_for_pools(void)
         inside_stand_aside();
 }
 
-/* ---- the source: areas from the driver ------------------------------------------------------- */
+/* ---- the driver ------------------------------------------------------------------------------ */
 
-static ze_result_t ask_driver(const inside_pool *pool, size_t size, size_t align, void **p)
+static void *ask_driver(const inside_key *key, size_t size, size_t align)
 {
     const ze_mem_dditable_t   *mem       = &inside_real_driver.mem;
     ze_device_mem_alloc_desc_t of_device = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC};
     ze_host_mem_alloc_desc_t   of_host   = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
+    void                      *p         = NULL;
+    ze_result_t                result;
 
-    if (pool->kind == USM_HOST)
-        return mem->pfnAllocHost(pool->owner, &of_host, size, align, p);
-    if (pool->kind == USM_DEVICE)
-        return mem->pfnAllocDevice(pool->owner, &of_device, size, align, pool->dev, p);
-    return mem->pfnAllocShared(pool->owner, &of_device, &of_host, size, align, pool->dev, p);
+    if (key->sort == USM_HOST)
+        result = mem->pfnAllocHost(key->owner, &of_host, size, align, &p);
+    else if (key->sort == USM_DEVICE)
+        result = mem->pfnAllocDevice(key->owner, &of_device, size, align, key->dev, &p);
+    else
+        result = mem->pfnAllocShared(key->owner, &of_device, &of_host, size, align, key->dev, &p);
+    return result ? NULL : p;
 }
 
-/* A driver's code hides what it means.  Where it was not about memory, the driver is asked again
- * for the block, and its own code is the program's answer. */
-static usm_status take_area(void *user, usm_kind kind, size_t size, size_t align, void **p)
+static usm_status give_area(const inside_key *key, void *p)
 {
-    const inside_pool *pool  = user;
-    void              *given = NULL;
-
-    (void)kind;
-    if (ask_driver(pool, size, align, &given) || !given)
-        return USM_E_NO_MEMORY;
-    if (!inside_area_add(given, size)) {
-        (void)inside_real_driver.mem.pfnFree(pool->owner, given);
-        return USM_E_NO_MEMORY;
-    }
-    *p = given;
-    return USM_OK;
+    return inside_real_driver.mem.pfnFree(key->owner, p) ? USM_E_DEVICE : USM_OK;
 }
 
-static usm_status give_area(void *user, usm_kind kind, void *p, size_t size)
+static usm_kind kind_of(int sort)
 {
-    const inside_pool *pool = user;
-
-    (void)kind;
-    (void)size;
-    inside_area_remove(p);
-    return inside_real_driver.mem.pfnFree(pool->owner, p) ? USM_E_DEVICE : USM_OK;
+    return (usm_kind)sort;
 }
 
-/* ---- making and ending ----------------------------------------------------------------------- */
-
-/* A device with memory of its own may move shared memory by whole allocations: two blocks in one
- * would overwrite each other's data. */
-static bool may_cut_shared(ze_device_handle_t dev)
+/* A device with memory of its own may move shared memory by whole allocations. */
+static bool may_cut(const inside_key *key)
 {
     ze_device_properties_t properties = {.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES};
 
-    return dev && inside_real_driver.device.pfnGetProperties &&
-           !inside_real_driver.device.pfnGetProperties(dev, &properties) &&
+    if (key->sort != USM_SHARED)
+        return true;
+    return key->dev && inside_real_driver.device.pfnGetProperties &&
+           !inside_real_driver.device.pfnGetProperties(key->dev, &properties) &&
            (properties.flags & (uint32_t)ZE_DEVICE_PROPERTY_FLAG_INTEGRATED) != 0;
 }
 
-static void open_pool(inside_pool *pool)
-{
-    usm_native_desc native = USM_NATIVE_DESC_INIT;
-    usm_pool_desc   desc = USM_POOL_DESC_INIT, direct = desc;
-
-    pool->source           = (usm_area_source)USM_AREA_SOURCE_INIT;
-    pool->source.user      = pool;
-    pool->source.kinds     = pool->kind == USM_HOST     ? USM_SOURCE_HOST
-                             : pool->kind == USM_DEVICE ? USM_SOURCE_DEVICE
-                                                        : USM_SOURCE_SHARED;
-    pool->source.max_align = AREA_ALIGN;
-    pool->source.alloc     = take_area;
-    pool->source.free      = give_area;
-    native.backend         = "source";
-    native.handle          = &pool->source;
-    desc.min_align         = MOST_ALIGN;
-    direct.min_align       = MOST_ALIGN;
-    direct.name            = "direct";
-    if (pool->kind == USM_SHARED && !may_cut_shared(pool->dev))
-        desc.name = "whole";
-    if (usm_context_from_native(&native, &pool->ctx) != USM_OK ||
-        usm_pool_create(pool->ctx, NULL, pool->kind, &direct, &pool->direct) != USM_OK ||
-        usm_pool_create(pool->ctx, NULL, pool->kind, &desc, &pool->pool) != USM_OK)
-        (void)fprintf(stderr, "usm: the Level Zero driver serves memory itself: %s\n",
-                      usm_last_error());
-}
-
-static void close_pool(inside_pool *pool)
-{
-    usm_pool_destroy(pool->direct);
-    usm_pool_destroy(pool->pool);
-    usm_context_destroy(pool->ctx);
-    free(pool);
-}
-
-/* With the lock. */
-static inside_pool *find_pool(const inside_request *r)
-{
-    inside_pool *pool = pools;
-
-    while (pool && !(pool->owner == r->ctx && pool->dev == r->dev && pool->kind == r->kind))
-        pool = pool->next;
-    return pool;
-}
-
-/* libusm is not called with the lock: two threads may make a pool, of which one stays. */
-static inside_pool *make_pool(const inside_request *r)
-{
-    inside_pool *pool = calloc(1, sizeof *pool), *first;
-
-    if (!pool)
-        return NULL;
-    pool->owner = r->ctx;
-    pool->dev   = r->dev;
-    pool->kind  = r->kind;
-    open_pool(pool);
-    pthread_mutex_lock(&lock);
-    first = find_pool(r);
-    if (!first) {
-        pool->next = pools;
-        pools      = pool;
-    }
-    pthread_mutex_unlock(&lock);
-    if (first)
-        close_pool(pool);
-    return first ? first : pool;
-}
-
-void inside_pools_end(ze_context_handle_t ctx)
-{
-    inside_pool *ended = NULL;
-
-    pthread_mutex_lock(&lock);
-    for (inside_pool **at = &pools; *at;) {
-        inside_pool *pool = *at;
-
-        if (pool->owner != ctx) {
-            at = &pool->next;
-            continue;
-        }
-        *at        = pool->next;
-        pool->next = ended;
-        ended      = pool;
-    }
-    atomic_fetch_add(&generation, 1);
-    pthread_mutex_unlock(&lock);
-    while (ended) {
-        inside_pool *next = ended->next;
-
-        close_pool(ended);
-        ended = next;
-    }
-}
+static const inside_source source = {.name    = "Level Zero",
+                                     .kind_of = kind_of,
+                                     .may_cut = may_cut,
+                                     .alloc   = ask_driver,
+                                     .free    = give_area,
+                                     .drop    = inside_residency_end};
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 static inside_pool *pool_for(const inside_request *r)
 {
-    unsigned     now = atomic_load(&generation);
-    inside_pool *pool;
+    inside_key   key  = {r->ctx, r->dev, (int)r->kind};
+    inside_pool *pool = inside_pool_last(&key);
 
-    if (last.pool && last.generation == now && last.owner == r->ctx && last.dev == r->dev &&
-        last.kind == r->kind)
-        return last.pool;
+    if (pool)
+        return pool;
     look_for_pools();
     if (atomic_load(&stands_aside))
         return NULL;
-    pthread_mutex_lock(&lock);
-    pool = find_pool(r);
-    pthread_mutex_unlock(&lock);
-    if (!pool)
-        pool = make_pool(r);
-    if (!pool || !pool->pool)
-        return NULL;
-    last.generation = now;
-    last.owner      = r->ctx;
-    last.dev        = r->dev;
-    last.kind       = r->kind;
-    last.pool       = pool;
+    pool = inside_pool_get(&source, &key);
+    inside_pool_note(&key, pool);
     return pool;
 }
 
@@ -257,15 +112,14 @@ bool inside_alloc(const inside_request *r, void **p, bool *is_refused)
     void        *block;
 
     *is_refused = false;
-    if (r->size == 0 || r->align > MOST_ALIGN || (r->align & (r->align - 1)) != 0 || !r->ctx ||
-        (r->kind == USM_DEVICE && !r->dev) ||
+    if (r->size == 0 || r->align > INSIDE_MOST_ALIGN || (r->align & (r->align - 1)) != 0 ||
+        !r->ctx || (r->kind == USM_DEVICE && !r->dev) ||
         atomic_load_explicit(&stands_aside, memory_order_relaxed)) /* set once, and for good */
         return false;
     pool = pool_for(r);
     if (!pool)
         return false;
-    block       = usm_pool_malloc(r->size <= MOST_SIZE ? pool->pool : pool->direct, r->size);
-    *is_refused = !block && usm_last_status() == USM_E_BUDGET;
+    block = inside_pool_alloc(pool, r->size, is_refused);
     if (block)
         *p = block;
     return block != NULL;

@@ -8,6 +8,7 @@
  * that leaks its blocks leaks the context; where the driver destroys that all the same, a callback
  * tells. */
 #include "layer.h"
+#include "pools.h"
 
 #include <link.h>
 #include <stdio.h>
@@ -233,7 +234,7 @@ void inside_context_release(cl_context handle)
     ctx     = inside_context_find(handle);
     is_last = ctx && --ctx->references == 0;
     if (is_last) /* the handle may stand for another context soon */
-        atomic_fetch_add(&inside.generation, 1);
+        inside_pools_forget();
     pthread_mutex_unlock(&inside.lock);
     if (is_last)
         inside_context_unuse(ctx);

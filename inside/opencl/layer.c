@@ -3,6 +3,9 @@
  * program that the layer sees.  All others go to the driver as they are. */
 #include "layer.h"
 
+#include "areas.h"
+#include "pools.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,9 +24,7 @@ EXPORT cl_int CL_API_CALL clInitLayerWithProperties(cl_uint n, const cl_icd_disp
 EXPORT cl_int CL_API_CALL clDeinitLayer(void);
 
 inside_state inside = {
-    .lock          = PTHREAD_MUTEX_INITIALIZER,
-    .areas_lock    = PTHREAD_MUTEX_INITIALIZER,
-    .is_tree_whole = true,
+    .lock = PTHREAD_MUTEX_INITIALIZER,
 };
 
 __thread int inside_callbacks;
@@ -222,12 +223,14 @@ static void at_exit(void)
 static void fork_prepare(void)
 {
     pthread_mutex_lock(&inside.lock); /* whose holders never call libusm */
+    inside_pools_lock();
     inside_commands_in_parent(true);
 }
 
 static void fork_parent(void)
 {
     inside_commands_in_parent(false);
+    inside_pools_unlock();
     pthread_mutex_unlock(&inside.lock);
 }
 
@@ -235,6 +238,7 @@ static void fork_child(void)
 {
     inside_areas_in_child();
     inside_commands_in_child();
+    inside_pools_unlock();
     pthread_mutex_unlock(&inside.lock);
 }
 

@@ -2,9 +2,9 @@
 /* Pools of libusm inside OpenCL programs that do not know libusm: what the files of the layer
  * share.
  *
- *     program -> loader -> layer.c -> usm.c, svm.c -> pool.c --usm_pool--> slab
- *                            |                                              |
- *                            +--> context.c       driver <--usm_area_source-+
+ *     program -> loader -> layer.c -> usm.c, svm.c -> pool.c, ../pools.c --usm_pool--> slab
+ *                            |                                                         |
+ *                            +--> context.c                  driver <--usm_area_source-+
  *
  * Sizes are bytes.  Any thread may call.  No lock of the layer is held while libusm is called, nor
  * while the driver is, but to retain something or ask an event's status. */
@@ -22,7 +22,6 @@
 #include <stddef.h>
 
 typedef struct inside_context inside_context;
-typedef struct inside_pool    inside_pool;
 typedef struct inside_queue   inside_queue;
 
 /* The sorts of memory that are pooled.  SVM of coarse grain is never touched by libusm, as it may
@@ -64,16 +63,10 @@ struct inside_context {
 typedef struct inside_state {
     const cl_icd_dispatch  *target; /* fixed by clInitLayer(): the next layer, or the drivers */
     _Atomic(bool)           stands_aside, is_exiting;
-    _Atomic(unsigned)       generation; /* changes when a pool ends: threads remember one each */
-    _Atomic(bool)           has_pools;
     _Atomic(cl_platform_id) platform; /* asked for a function last: it says what is wrong with a
                                          context that is none */
     pthread_mutex_t         lock;
-    inside_context         *contexts;   /* guarded by lock */
-    inside_pool            *pools;      /* guarded by lock */
-    pthread_mutex_t         areas_lock; /* taken by threads that libusm's fork handlers wait for */
-    void                   *areas; /* guarded by it: a tree (tsearch) of what the driver gave */
-    bool                    is_tree_whole; /* guarded by it */
+    inside_context         *contexts; /* guarded by lock */
 } inside_state;
 
 extern inside_state inside;
@@ -118,11 +111,6 @@ void *inside_alloc(cl_context ctx, cl_device_id dev, inside_sort sort, size_t si
 bool inside_free(void *p, bool is_blocking, cl_int *err);
 /* Does p point into a live block, into a free part of an area (size 0), or (false) into neither? */
 bool inside_block(const void *p, void **base, size_t *size);
-/* The start of the area that p points into; NULL: it is the driver's. */
-void *inside_area_start(const void *p);
-void  inside_areas_in_child(void);
-/* Ends the pools of a context. */
-void inside_pools_end(const inside_context *ctx);
 
 /* ---- commands.c ------------------------------------------------------------------------------ */
 

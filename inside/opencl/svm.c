@@ -3,6 +3,7 @@
  *
  * A pool for coarse grain and one for fine; memory with atomics, or that kernels only read or
  * write, is the driver's. */
+#include "areas.h"
 #include "layer.h"
 
 #include <stdint.h>
