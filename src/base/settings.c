@@ -61,8 +61,9 @@ const usm__setting usm__settings[] = {
          "a file with the key of aes_gcm in hexadecimal digits; nobody but its owner may read it"},
     {NAMES("spill_block", "SPILL_BLOCK"), .initial = "1M", .unit = "bytes",
      .type = USM__SETTING_SIZE,
-     .help = "the unit in which buffers are evicted and loaded; rounded up to a power of two such "
-             "that at most 8192 blocks are in memory, fewer where the memory limit is small"},
+     .help = "the unit in which buffers and managed memory are evicted and loaded; rounded up to a "
+             "power of two such that at most 8192 blocks are in memory, fewer where the memory "
+             "limit is small; unset: 2M if managed memory is the first of them"},
     {NAMES("managed", "MANAGED"), .initial = "auto", .unit = "auto|move|copy|off",
      .type = USM__SETTING_WORD,
      .help = "how blocks of managed memory come to where the program uses them: their pages are "

@@ -59,7 +59,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ALIGN ((size_t)2 << 20)
+#define HUGE_PAGE ((size_t)2 << 20) /* moves in one step, whatever it holds */
 
 static struct {
     usm__mutex lock;
@@ -344,15 +344,15 @@ void usm__managed_lose(usm__managed *r, uint32_t block)
 /* Addresses that cost no memory and are not charged before they are used. */
 static char *map_range(size_t size)
 {
-    char  *p = usm__os_map_noreserve(size + ALIGN);
+    char  *p = usm__os_map_noreserve(size + HUGE_PAGE);
     size_t head;
 
     if (!p)
         return NULL;
-    head = -(uintptr_t)p & (ALIGN - 1);
+    head = -(uintptr_t)p & (HUGE_PAGE - 1);
     if (head)
         (void)usm__os_unmap(p, head);
-    (void)usm__os_unmap(p + head + size, ALIGN - head);
+    (void)usm__os_unmap(p + head + size, HUGE_PAGE - head);
     return p + head;
 }
 
@@ -411,7 +411,7 @@ static usm_status make(usm__spill *s, size_t size, usm__managed **out)
     usm_status    st;
 
     usm__spill_get_sizes(s, &block, &sector);
-    if (size > PTRDIFF_MAX - ALIGN - block)
+    if (size > PTRDIFF_MAX - HUGE_PAGE - block)
         return usm__fail(USM_E_SIZE, "%zu bytes are more than there are addresses", size);
     blocks = (size + block - 1) / block;
     r      = usm__heap_alloc(sizeof *r + blocks * (sizeof r->sums[0] + 1));
@@ -443,7 +443,7 @@ void *usm_alloc_managed(size_t size)
 
     usm__default_enter();
     ctx = usm_default_context();
-    st  = ctx ? usm__spill_of(ctx, &s) : usm_last_status();
+    st  = ctx ? usm__spill_of_blocks(ctx, HUGE_PAGE, &s) : usm_last_status();
     if (st == USM_OK)
         st = open_mechanism(s);
     if (st == USM_OK)

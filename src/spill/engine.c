@@ -90,10 +90,11 @@ static struct {
 /* --- sizes ------------------------------------------------------------------------------ */
 
 /* The smallest power of two that is at least the wanted size and makes no more than 8192 frames;
- * small limits get small blocks. */
-static size_t choose_block(uint64_t limit)
+ * small limits get small blocks.  usual: used where nobody has set a size; 0: none. */
+static size_t choose_block(uint64_t limit, size_t usual)
 {
-    uint64_t wanted = usm__setting_size("spill_block");
+    bool     is_set = strcmp(usm__setting_origin("spill_block"), "default") != 0;
+    uint64_t wanted = usual && !is_set ? usual : usm__setting_size("spill_block");
     size_t   block  = MIN_BLOCK;
 
     while (block < wanted && block * 2 * MIN_FRAMES <= limit)
@@ -150,7 +151,7 @@ static void free_parts(usm__spill *s)
     usm__frames_fini(&s->frames);
 }
 
-static usm_status create(usm_context *owner, uint64_t limit, usm__spill **out)
+static usm_status create(usm_context *owner, uint64_t limit, size_t usual, usm__spill **out)
 {
     usm__spill *s = usm__heap_alloc(sizeof *s);
     usm_status  st;
@@ -160,7 +161,7 @@ static usm_status create(usm_context *owner, uint64_t limit, usm__spill **out)
     usm__trace_start(); /* in a program that has no pool */
     s->owner           = owner;
     s->limit           = limit < MIN_BLOCK ? MIN_BLOCK : limit;
-    s->block_size      = choose_block(s->limit);
+    s->block_size      = choose_block(s->limit, usual);
     s->sector_size     = usm_max_size(4096, s->block_size / USM__SECTORS_MAX);
     s->shift           = log2_of(s->block_size);
     s->sector_shift    = log2_of(s->sector_size);
@@ -228,7 +229,7 @@ void usm__spill_get_sizes(const usm__spill *s, size_t *block, size_t *sector)
     *sector = s->sector_size;
 }
 
-usm_status usm__spill_of(usm_context *ctx, usm__spill **out)
+usm_status usm__spill_of_blocks(usm_context *ctx, size_t usual, usm__spill **out)
 {
     bool                   is_own = usm__quota_is_own(ctx);
     _Atomic(usm__spill *) *slot   = is_own ? &ctx->spill : &engines.shared;
@@ -239,7 +240,7 @@ usm_status usm__spill_of(usm_context *ctx, usm__spill **out)
         usm__mutex_lock(&engines.lock);
         s = usm_load_acquire(slot);
         if (!s) {
-            st = create(is_own ? ctx : NULL, usm__quota_buffer_limit(ctx), &s);
+            st = create(is_own ? ctx : NULL, usm__quota_buffer_limit(ctx), usual, &s);
             if (st == USM_OK)
                 usm_store_release(slot, s);
         }
@@ -248,6 +249,11 @@ usm_status usm__spill_of(usm_context *ctx, usm__spill **out)
     if (st == USM_OK)
         *out = s;
     return st;
+}
+
+usm_status usm__spill_of(usm_context *ctx, usm__spill **out)
+{
+    return usm__spill_of_blocks(ctx, 0, out);
 }
 
 usm__spill *usm__spill_there(const usm_context *ctx)

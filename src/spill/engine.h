@@ -99,6 +99,9 @@ typedef struct usm__space_params {
 /* The context's engine.  The first call creates it; it lives as long as the process, or as the
  * context if that has a limit of its own. */
 usm_status usm__spill_of(usm_context *ctx, usm__spill **spill);
+/* The same; an engine that this call creates has blocks of `usual` bytes, if the limit allows, and
+ * USM_SPILL_BLOCK is not set. */
+usm_status usm__spill_of_blocks(usm_context *ctx, size_t usual, usm__spill **spill);
 /* The same, but NULL if no engine has been created yet. */
 usm__spill *usm__spill_there(const usm_context *ctx);
 /* Called when the context is destroyed, after all its buffers. */

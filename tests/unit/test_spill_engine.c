@@ -237,6 +237,35 @@ static void blocks_fit_the_limit(void)
     CHECK_INT(block_for(256 * MIB, "300K"), 512 * KIB);
 }
 
+static size_t block_without_setting(size_t limit, size_t usual)
+{
+    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+    usm_context     *ctx;
+    usm__spill      *spill;
+    size_t           block;
+
+    desc.host_limit = limit;
+    CHECK_INT(usm_context_create(&desc, &ctx), USM_OK);
+    CHECK_INT(usm__spill_of_blocks(ctx, usual, &spill), USM_OK);
+    block = spill->block_size;
+    CHECK_INT(usm__spill_of(ctx, &spill), USM_OK);
+    CHECK_INT(spill->block_size, block);
+    usm_context_destroy(ctx);
+    return block;
+}
+
+static void the_first_user_chooses_blocks_where_no_setting_does(void)
+{
+    fake_reset();
+    CHECK_INT(usm_config_set("spill_block", NULL), USM_OK);
+    CHECK_INT(block_without_setting(256 * MIB, 0), MIB);
+    CHECK_INT(block_without_setting(256 * MIB, 2 * MIB), 2 * MIB);
+    CHECK_INT(block_without_setting(32 * MIB, 2 * MIB), MIB);
+    CHECK_INT(usm_config_set("spill_block", "64K"), USM_OK);
+    CHECK_INT(block_without_setting(256 * MIB, 2 * MIB), 64 * KIB);
+    CHECK_INT(usm_config_set("spill_block", "1M"), USM_OK);
+}
+
 /* --- what costs nothing, what is refused ------------------------------------------------------ */
 
 static void a_limit_may_be_more_than_the_machine_has(void)
@@ -623,6 +652,7 @@ static const plain_case cases[] = {
     CASE(too_many_mappings_make_others_leave),
     CASE(threads_share_frames_not_contents),
     CASE(blocks_fit_the_limit),
+    CASE(the_first_user_chooses_blocks_where_no_setting_does),
     CASE(a_limit_may_be_more_than_the_machine_has),
     CASE(zero_blocks_are_not_stored),
     CASE(more_than_the_limit_is_refused_at_once),
