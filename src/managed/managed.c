@@ -35,11 +35,9 @@
  *
  * The window.  UFFDIO_MOVE cannot place pages write-protected.  Another thread may write between
  * the move and the protection, and the engine would never know.  So with that mechanism a block
- * comes into the range for writing whatever the access is, and counts as dirty.  If the access was
- * a read, a sum of 64 bits over the content is kept: a block that is AWAY has the content that is
- * stored, so that a store which finds the same sum, in a block that is protected by then, has
- * nothing to do.  UFFDIO_COPY places protected pages in one step, so there a block that is only
- * read stays clean.
+ * comes into the range for writing whatever the access is, and counts as dirty.  Its store compares
+ * it, protected by then, with the sums of what is stored, and writes nothing if they are the same.
+ * UFFDIO_COPY places protected pages in one step, so there a block that is only read stays clean.
  *
  * Locks.  That of the list of ranges, and that of a range: both of rank MANAGED, never both at
  * once, never held during a call of the engine.  take() and protect() are called without the
@@ -228,47 +226,24 @@ static void *protect(void *user, uint32_t block, void *frame)
     return data;
 }
 
-static uint64_t sum_of(const usm__managed *r, uint32_t block, const void *data)
+/* Lock held; the caller has the block pinned, for writing if `is_write`. */
+static int place(usm__managed *r, uint32_t block, void *frame, bool is_write)
 {
-    return usm__content_sum(data, r->block_size, block) | 1;
-}
-
-/* The block is protected, and its store has begun: nobody writes to it. */
-static bool is_unchanged(void *user, uint32_t block, const void *data)
-{
-    usm__managed *r = user;
-    uint64_t      sum;
-
-    usm__mutex_lock(&r->lock);
-    sum            = r->sums[block];
-    r->sums[block] = 0;
-    usm__mutex_unlock(&r->lock);
-    return sum != 0 && sum == sum_of(r, block, data);
-}
-
-/* Lock held; the caller has the block pinned, for writing if `is_write`; is_read: the program only
- * reads it now. */
-static int place(usm__managed *r, uint32_t block, void *frame, bool is_write, bool is_read)
-{
-    const usm__mechanism *m   = r->mechanism;
-    char                 *at  = address_of(r, block);
-    uint64_t              sum = 0;
-    int                   rc  = 0;
+    const usm__mechanism *m  = r->mechanism;
+    char                 *at = address_of(r, block);
+    int                   rc;
 
     if (r->states[block] == USM__MANAGED_AWAY) {
         if (usm_load_relaxed(&r->space->words[block]) & USM__WORD_STORING)
             return EBUSY; /* never in a pin for writing */
-        sum = is_write && is_read ? sum_of(r, block, frame) : 0;
-        rc  = usm__mechanism_place(m, frame, at, r->block_size, !is_write);
+        rc = usm__mechanism_place(m, frame, at, r->block_size, !is_write);
     } else if (r->states[block] == USM__MANAGED_PROTECTED && is_write) {
         rc = usm__mechanism_protect(m, at, r->block_size, false);
     } else {
         return 0;
     }
-    if (rc == 0) {
+    if (rc == 0)
         r->states[block] = is_write ? USM__MANAGED_WRITABLE : USM__MANAGED_PROTECTED;
-        r->sums[block]   = sum;
-    }
     return rc;
 }
 
@@ -283,8 +258,7 @@ static bool is_there(usm__managed *r, uint32_t block, bool is_write)
 }
 
 /* Within one pin.  EBUSY: the block must be pinned for writing. */
-static usm_status bring_as(usm__managed *r, uint32_t block, usm_access_mode mode, bool is_read,
-                           int *rc)
+static usm_status bring_as(usm__managed *r, uint32_t block, usm_access_mode mode, int *rc)
 {
     usm__pin   pin = {r->space, (size_t)block * r->block_size, r->block_size, mode};
     usm_status st  = usm__spill_pin(r->space->spill, 1, &pin);
@@ -294,7 +268,7 @@ static usm_status bring_as(usm__managed *r, uint32_t block, usm_access_mode mode
         return st;
     frame = usm__space_frame(r->space, block);
     usm__mutex_lock(&r->lock);
-    *rc = place(r, block, frame, (mode & USM_WRITE) != 0, is_read);
+    *rc = place(r, block, frame, (mode & USM_WRITE) != 0);
     usm__mutex_unlock(&r->lock);
     usm__space_unpin(r->space, pin.offset, pin.size, mode);
     return USM_OK;
@@ -308,9 +282,9 @@ usm_status usm__managed_bring(usm__managed *r, uint32_t block, bool is_write)
 
     if (is_there(r, block, is_write))
         return USM_OK;
-    st = bring_as(r, block, writes ? USM_READ_WRITE : USM_READ, !is_write, &rc);
+    st = bring_as(r, block, writes ? USM_READ_WRITE : USM_READ, &rc);
     if (st == USM_OK && rc == EBUSY && !writes)
-        st = bring_as(r, block, USM_READ_WRITE, !is_write, &rc);
+        st = bring_as(r, block, USM_READ_WRITE, &rc);
     if (st == USM_OK && rc != 0)
         return usm__fail(USM_E_SYSTEM,
                          "the kernel does not place pages of managed memory (errno %d)", rc);
@@ -382,8 +356,7 @@ static usm_status make_space(usm__managed *r, usm__spill *s)
     usm__space_params params = {.size = r->mapped, .name = "managed", .view = &r->view};
     int               rc;
 
-    r->view = (usm__view){
-        .base = r->base, .user = r, .take = take, .protect = protect, .is_unchanged = is_unchanged};
+    r->view = (usm__view){.base = r->base, .user = r, .take = take, .protect = protect};
     (void)madvise(r->base, r->mapped, MADV_HUGEPAGE);
     if (madvise(r->base, r->mapped, MADV_DONTFORK) != 0)
         return usm__fail(USM_E_SYSTEM, "managed memory cannot be kept from children of fork()");
@@ -414,10 +387,9 @@ static usm_status make(usm__spill *s, size_t size, usm__managed **out)
     if (size > PTRDIFF_MAX - HUGE_PAGE - block)
         return usm__fail(USM_E_SIZE, "%zu bytes are more than there are addresses", size);
     blocks = (size + block - 1) / block;
-    r      = usm__heap_alloc(sizeof *r + blocks * (sizeof r->sums[0] + 1));
+    r      = usm__heap_alloc(sizeof *r + blocks);
     if (!r)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the states of %zu blocks", blocks);
-    r->states     = (uint8_t *)(r->sums + blocks);
     r->mechanism  = &managed.mechanism;
     r->size       = size;
     r->mapped     = blocks * block;

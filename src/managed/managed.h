@@ -29,10 +29,8 @@ typedef struct usm__managed {
 
     usm__mutex lock;
     /* guarded by lock */
-    bool     is_ending; /* it is being freed: nothing in it is needed any more                   */
-    uint8_t *states;    /* a usm__managed_state for each block                                   */
-    /* For each block that is WRITABLE though it was only read: the sum of what was loaded; else 0. */
-    uint64_t sums[];
+    bool    is_ending; /* it is being freed: nothing in it is needed any more                    */
+    uint8_t states[];  /* a usm__managed_state for each block                                    */
 } usm__managed;
 
 /* managed.c */

@@ -82,9 +82,6 @@ typedef struct usm__view {
     /* The block is about to be stored.  Returns the address of its content, at which nobody writes
      * until the next pin for writing; NULL: that is not possible now. */
     void *(*protect)(void *user, uint32_t block, void *frame);
-    /* Called after protect(), whose answer is `data`, when the block has a copy on a tier: whether its
-     * content is still what was loaded, so that nothing need be stored. */
-    bool (*is_unchanged)(void *user, uint32_t block, const void *data);
 } usm__view;
 
 typedef struct usm__space_params {

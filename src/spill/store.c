@@ -199,13 +199,12 @@ bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency, usm__
     return true;
 }
 
-/* It was marked dirty, but nobody has written to it, as its view can tell. */
-static bool is_unchanged(const usm__frame *f, const usm__block *b, const void *data)
+/* A block with a view counts as written when it is only read (managed.c). */
+static bool is_unchanged(const usm__spill *s, const usm__frame *f, const usm__block *b,
+                         const void *data)
 {
-    const usm__view *view = f->space->more->view;
-
-    return view && b->content == USM__CONTENT_COPY &&
-           view->is_unchanged(view->user, f->block, data);
+    return f->space->more->view && b->content == USM__CONTENT_COPY &&
+           usm__tiers_has(s->tiers, b->copy, f->space->key + f->block, data);
 }
 
 void usm__store_make(usm__spill *s, usm__frame *f)
@@ -217,7 +216,7 @@ void usm__store_make(usm__spill *s, usm__frame *f)
     if (!data) {
         end(s, f, usm__fail(USM_E_SYSTEM, "the block cannot be write-protected"),
             USM__CONTENT_ZERO);
-    } else if (is_unchanged(f, b, data)) {
+    } else if (is_unchanged(s, f, b, data)) {
         end(s, f, USM_OK, USM__CONTENT_COPY);
     } else if (usm__mask_count(&f->work) == s->sectors && is_all_zero(data, s->block_size)) {
         usm__mutex_lock(&s->lock);

@@ -45,6 +45,7 @@ static inline uint32_t usm__tier_index(uint32_t code)
 /* Where a block's content is stored.  Zeroed: nowhere.  usm__tiers_copy_size() bytes. */
 typedef struct usm__copy {
     uint64_t slot;       /* block number at the transport                         */
+    uint64_t content;    /* sum of the bytes of the whole block; 0: not known     */
     uint32_t generation; /* incremented by each write of any part                 */
     uint32_t encoded;    /* bytes of the encoded block; 0: it is stored unencoded */
     uint8_t  tier;       /* usm__tier_code(); 0: nowhere                          */
@@ -69,11 +70,13 @@ typedef struct usm__io {
     void (*done)(struct usm__io *io, usm_status status);
     void *user;
     bool  is_awaited; /* as usm_transfer.is_awaited                                           */
+    bool  is_tracked; /* usm__tiers_has() will be asked about the block                       */
     /* Used by the tier or backing store. */
     usm_transfer t;
     void        *owner;
     void        *scratch;
     uint64_t     start_ns;
+    uint64_t     content;  /* of a write: as usm__copy.content                                   */
     uint64_t     slot;     /* where it goes; the copy's own slot unless the block moves          */
     uint32_t     attempts; /* at this replica target                                             */
     uint8_t      tier;     /* usm__tier_code()                                                   */
@@ -120,6 +123,9 @@ void usm__tiers_write(usm__tiers *t, usm__io *io);
 /* USM_E_IO after retries; USM_E_CORRUPT: the checksum of a sector does not match; the message names
  * tier and slot. */
 void usm__tiers_read(usm__tiers *t, usm__io *io);
+/* Whether the copy has these bytes of the block `key`, by a sum of 64 bits.  False as well where that
+ * is not known.  pre: no transfer of the block is under way. */
+bool usm__tiers_has(const usm__tiers *t, const usm__copy *copy, uint64_t key, const void *data);
 /* The content is no longer needed; pre: no transfer of it is under way. *copy is zeroed, except its
  * sums. */
 void usm__tiers_forget(usm__tiers *t, usm__copy *copy);
@@ -162,8 +168,12 @@ size_t usm__tiers_get_places(usm__tiers *t, size_t tier, usm__target_stats *list
 /* The checksum of a sector: XXH3 over the bytes, seeded with the block's key and the sector's
  * index. */
 uint32_t usm__sector_sum(const void *data, size_t size, uint64_t key, uint32_t sector);
-/* XXH3 of the bytes, all 64 bits of it. */
-uint64_t usm__content_sum(const void *data, size_t size, uint64_t key);
+/* The same, with all of its bits. */
+uint64_t usm__sector_hash(const void *data, size_t size, uint64_t key, uint32_t sector);
+static inline uint32_t usm__sum_of_hash(uint64_t hash)
+{
+    return (uint32_t)(hash ^ hash >> 32);
+}
 
 /* A text for the failure at hand: the calling thread's error message if it is of that status, else
  * the status in words. */

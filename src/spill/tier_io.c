@@ -63,6 +63,8 @@ void usm__io_finish(usm__tiers *t, usm__io *io, usm_status st)
 {
     usm__io *next = io->scratch ? usm__codecs_leave(t, io) : NULL;
 
+    if (st == USM_OK && io->content != 0) /* it was of the whole block: no other io is under way */
+        io->copy->content = io->content;
     if (t->replicas)
         usm__replicas_end(t, io);
     else
@@ -307,13 +309,45 @@ static void place_and_submit(usm__tiers *t, usm__io *io, usm_status before)
 
 /* ---- checksums --------------------------------------------------------------------------- */
 
-static void make_sums(const usm__tiers *t, usm__io *io)
+/* Adds a sector to the sum of a block's content.  The factor is odd: a sector that differs changes
+ * the sum, whatever follows. */
+static uint64_t add_to_content(uint64_t content, uint64_t hash)
 {
-    const char *data = io->data;
+    return content * UINT64_C(0x9e3779b97f4a7c15) + hash;
+}
 
-    for (uint32_t i = 0; i < io->count; i++, data += t->sector_size)
-        io->copy->sums[io->first + i] =
-            usm__sector_sum(data, t->sector_size, io->key, io->first + i);
+/* Returns the sum of the content; sums: those of the sectors, or NULL. */
+static uint64_t make_sums(const usm__tiers *t, const usm__io *io, uint32_t *sums)
+{
+    const char *data    = io->data;
+    uint64_t    content = 0;
+
+    for (uint32_t i = io->first; i < io->first + io->count; i++, data += t->sector_size) {
+        uint64_t hash = usm__sector_hash(data, t->sector_size, io->key, i);
+
+        content = add_to_content(content, hash);
+        if (sums)
+            sums[i] = usm__sum_of_hash(hash);
+    }
+    return content;
+}
+
+/* A sector that was written ends it: those of an unencoded copy have their own sums. */
+bool usm__tiers_has(const usm__tiers *t, const usm__copy *copy, uint64_t key, const void *data)
+{
+    const char *at      = data;
+    uint64_t    content = 0;
+
+    if (copy->content == 0)
+        return false;
+    for (uint32_t i = 0; i < t->sectors; i++, at += t->sector_size) {
+        uint64_t hash = usm__sector_hash(at, t->sector_size, key, i);
+
+        if (copy->codecs == 0 && copy->sums[i] != usm__sum_of_hash(hash))
+            return false;
+        content = add_to_content(content, hash);
+    }
+    return copy->content == content;
 }
 
 usm_status usm__io_verify(usm__tiers *t, usm__io *io, const char *place)
@@ -488,13 +522,17 @@ static void on_done(usm_transfer *transfer, usm_status st)
 /* Stored unencoded. */
 static usm_status prepare_plain(usm__tiers *t, usm__io *io)
 {
+    uint64_t content;
+
     if (usm__io_is_whole(t, io)) {
         io->copy->codecs  = 0;
         io->copy->encoded = 0;
     } else if (io->copy->codecs) {
         return usm__fail(USM_E_INTERNAL, "a part of an encoded block was to be written");
     }
-    make_sums(t, io);
+    content = make_sums(t, io, io->copy->sums);
+    if (usm__io_is_whole(t, io))
+        io->content = content;
     return USM_OK;
 }
 
@@ -507,6 +545,8 @@ static void start_write(usm__tiers *t, usm__io *io)
         next = usm__codecs_leave(t, io); /* it did not get smaller */
     if (st == USM_OK && !io->scratch)
         st = prepare_plain(t, io);
+    else if (st == USM_OK && io->is_tracked)
+        io->content = make_sums(t, io, NULL);
     if (st == USM_OK)
         place_and_submit(t, io, USM_OK);
     else
@@ -542,6 +582,7 @@ static void begin(usm__tiers *t, usm__io *io, bool is_write)
 
     io->owner    = t;
     io->scratch  = NULL;
+    io->content  = 0;
     io->is_write = is_write;
     io->is_fresh = false;
     io->attempts = 0;
@@ -554,6 +595,7 @@ static void begin(usm__tiers *t, usm__io *io, bool is_write)
         usm_assert(io->copy->flying < UINT8_MAX && (is_write || io->copy->tier));
         io->copy->flying++;
         io->copy->generation += is_write;
+        io->copy->content = is_write ? 0 : io->copy->content;
         if (t->replicas)
             may_start = usm__replicas_begin(t, io);
     }

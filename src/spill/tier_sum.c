@@ -24,15 +24,13 @@ static uint64_t hash(const void *data, size_t size, uint64_t seed)
     return usm__xxh3(data, size, seed);
 }
 
-uint64_t usm__content_sum(const void *data, size_t size, uint64_t key)
+uint64_t usm__sector_hash(const void *data, size_t size, uint64_t key, uint32_t sector)
 {
-    return hash(data, size, key);
+    /* An odd factor: different keys and sectors give different seeds. */
+    return hash(data, size, (key << 8 | sector) * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 uint32_t usm__sector_sum(const void *data, size_t size, uint64_t key, uint32_t sector)
 {
-    /* An odd factor: different keys and sectors give different seeds. */
-    uint64_t h = hash(data, size, (key << 8 | sector) * UINT64_C(0x9e3779b97f4a7c15));
-
-    return (uint32_t)(h ^ h >> 32);
+    return usm__sum_of_hash(usm__sector_hash(data, size, key, sector));
 }

@@ -30,6 +30,7 @@ static void start_part(usm__spill *s, usm__frame *f, usm__io *io, const usm__sec
     io->user       = f;
     io->is_write   = is_store;
     io->is_awaited = f->urgency == USM__AWAITED;
+    io->is_tracked = f->space->more->view != NULL;
     if (is_store)
         usm__tiers_write(s->tiers, io);
     else if (b->content == USM__CONTENT_HOME)

@@ -349,6 +349,20 @@ static void round_trip(const char *spec, bool by_thread)
     free(wanted);
 }
 
+static void encoded_copies_are_known_to_have_what_was_stored(void)
+{
+    block b;
+
+    use_codec("lz4,aes_gcm");
+    start("fake_a");
+    block_init(&b, 1);
+    CHECK_INT(write_new(&b, 1), USM_OK);
+    CHECK(b.copy->codecs != 0);
+    CHECK(is_known_to_the_bit(&b));
+    block_fini(&b);
+    end_codec();
+}
+
 static void blocks_come_back_through_every_codec(void)
 {
     static const char *const specs[] = {"lz4", "aes_gcm", "lz4,aes_gcm", "auto"};
@@ -563,6 +577,7 @@ static const plain_case cases[] = {
     CASE(aes_knows_whose_bytes_they_are),
     CASE(aes_opens_nothing_with_another_key),
     CASE(aes_serves_threads),
+    CASE(encoded_copies_are_known_to_have_what_was_stored),
     CASE(blocks_come_back_through_every_codec),
     CASE(what_shrinks_is_stored_smaller),
     CASE(wrong_bytes_are_noticed_before_decoding),

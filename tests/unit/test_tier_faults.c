@@ -89,6 +89,31 @@ static void a_part_stays_where_the_rest_is(void)
     stop();
 }
 
+static void a_copy_is_known_to_have_what_was_stored_whole(void)
+{
+    block b;
+
+    fake_reset();
+    start("fake_a");
+    block_init(&b, 1);
+    CHECK(!is_known(&b));
+    CHECK_INT(write_new(&b, 1), USM_OK);
+    CHECK(is_known_to_the_bit(&b));
+    fill(&b, 5, 2);
+    CHECK_INT(write_part(&b, 5, 1), USM_OK);
+    CHECK(!is_known(&b));
+    CHECK_INT(write_new(&b, 3), USM_OK);
+    CHECK(is_known_to_the_bit(&b));
+    fake_plan_of(FAKE_A)->store_eio = 1000;
+    CHECK_INT(write_new(&b, 4), USM_E_IO);
+    CHECK(!is_known(&b)); /* the sums are the new ones, the bytes are not */
+    fake_plan_of(FAKE_A)->store_eio = 0;
+    CHECK_INT(write_part(&b, 0, SECTORS), USM_OK);
+    CHECK(is_known_to_the_bit(&b));
+    block_fini(&b);
+    stop();
+}
+
 static void nothing_is_kept_of_a_block_that_could_not_be_stored(void)
 {
     block b;
@@ -443,6 +468,7 @@ static const plain_case cases[] = {
     CASE(a_tier_that_does_not_open_is_passed_over),
     CASE(a_store_that_fails_is_tried_again_then_elsewhere),
     CASE(a_part_stays_where_the_rest_is),
+    CASE(a_copy_is_known_to_have_what_was_stored_whole),
     CASE(nothing_is_kept_of_a_block_that_could_not_be_stored),
     CASE(a_tier_that_keeps_failing_is_asked_last_until_it_works),
     CASE(a_disk_that_is_full_in_spite_of_all_is_left),

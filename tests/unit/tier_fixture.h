@@ -141,6 +141,7 @@ static inline void begin(block *b, bool is_write, uint32_t first, uint32_t count
                       .copy       = b->copy,
                       .data       = b->data + (size_t)first * SECTOR,
                       .registered = SIZE_MAX,
+                      .is_tracked = true,
                       .first      = first,
                       .count      = count,
                       .done       = on_io_done,
@@ -178,6 +179,23 @@ static inline usm_status write_new(block *b, uint32_t version)
     for (uint32_t i = 0; i < SECTORS; i++)
         fill(b, i, version);
     return write_part(b, 0, SECTORS);
+}
+
+/* Whether the tiers know that the copy has what is in memory. */
+static inline bool is_known(const block *b)
+{
+    return usm__tiers_has(tiers, b->copy, b->key, b->data);
+}
+
+/* ... and that it has not, when one bit differs. */
+static inline bool is_known_to_the_bit(block *b)
+{
+    bool known = is_known(b);
+
+    b->data[BLOCK - 1] ^= 1;
+    known = known && !is_known(b);
+    b->data[BLOCK - 1] ^= 1;
+    return known;
 }
 
 static inline usm_tier_stats stats_of(unsigned index)
