@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import math
-import threading
 from typing import Any, Iterator, Sequence
 
 import numpy
@@ -29,7 +28,6 @@ ASPECT_SHARED = 9  # USM_ASPECT_USM_SHARED_ALLOCATIONS
 class Place:
     """A device, its context, queue and pools."""
     _all: dict[Any, Place] = {}
-    _lock = threading.Lock()
 
     def __init__(self, context: Context):
         self.context = context
@@ -44,16 +42,14 @@ class Place:
     def of(cls, selector: str | None) -> Place:
         """The place of a selector's first device; it stays for the life of the process."""
         device = select_devices(selector)[0]
-        with cls._lock:
-            if device not in cls._all:
-                cls._all[device] = cls(Context(device_info(device)["selector"]))
-            return cls._all[device]
+        if device not in cls._all:  # of two threads here at once, the place of one is dropped
+            cls._all.setdefault(device, cls(Context(device_info(device)["selector"])))
+        return cls._all[device]
 
     def pool(self, kind: str) -> Pool:
-        with self._lock:
-            if kind not in self._pools:
-                self._pools[kind] = Pool(self.context, kind)
-            return self._pools[kind]
+        if kind not in self._pools:
+            self._pools.setdefault(kind, Pool(self.context, kind))
+        return self._pools[kind]
 
     def __repr__(self) -> str:
         return "<usm.Place {}>".format(self.selector)

@@ -7,9 +7,10 @@ order, also in one heap of garbage and at the end of the interpreter, and go in 
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
+import collections
 import contextlib
 import ctypes
-import threading
+import sys
 import weakref
 
 from . import _library as c
@@ -40,6 +41,13 @@ def kind_number(kind):
     if kind not in KINDS:
         raise ValueError("kind is {!r}: one of {}".format(kind, ", ".join(KINDS)))
     return KINDS[kind]
+
+
+def size_number(nbytes):
+    """ctypes would cut off what a size_t cannot hold."""
+    if not 0 <= nbytes <= sys.maxsize:
+        raise ValueError("{} bytes cannot be allocated".format(nbytes))
+    return nbytes
 
 
 class Context:
@@ -188,9 +196,7 @@ class Memory(Addressed):
     no command of anybody may use it.  Views keep it alive."""
 
     def __init__(self, pool, nbytes, align=0):
-        if nbytes < 0:
-            raise ValueError("nbytes is {}".format(nbytes))
-        pointer = lib.usm_pool_aligned_alloc(pool._handle.value, align, nbytes)
+        pointer = lib.usm_pool_aligned_alloc(pool._handle.value, align, size_number(nbytes))
         if not pointer:
             raise c.failure(lib.usm_last_status())
         self.pool = pool
@@ -271,7 +277,7 @@ class AsyncMemory(Memory):
     while they use it, and a later allocation of the queue may have it before they have ended."""
 
     def __init__(self, queue, nbytes, kind):
-        pointer = lib.usm_async_malloc(queue._handle.value, kind_number(kind), nbytes)
+        pointer = lib.usm_async_malloc(queue._handle.value, kind_number(kind), size_number(nbytes))
         if not pointer:
             raise c.failure(lib.usm_last_status())
         self.queue = queue
@@ -392,8 +398,8 @@ class Queue:
                                  c.make(c.QueueDesc), value)
             _handle = Handle(value.value, lib.usm_queue_destroy, context._handle)
         self._handle = _handle
-        self._lock = threading.Lock()
-        self._busy = []  # the events of what is not known to be done
+        self._busy = collections.deque()  # the events of what is not known to be done
+        self._last = {}  # those that no later command waits for; the values are nothing
         self.context = context
 
     @classmethod
@@ -445,20 +451,31 @@ class Queue:
 
     def wait(self):
         lib.usm_queue_wait(self._handle.value)
-        with self._lock:  # others may have added some
-            self._busy = [event for event in self._busy if not event.done]
+        self._drop_done()
 
     def _submit(self, function, arguments, after, keep):
+        """No lock is held here, and none in the rest of the package: wherever Python lets go of an
+        object, a finalizer of the program may run, and give this queue a command.  Each step leaves
+        the queue's lists whole.  A command that comes in between is not ordered with this one; those
+        after both come behind both."""
         value = c.c_void_p()
-        with self._lock:
-            after = list(after) + self._busy[-1:]
-            deps = (c.c_void_p * len(after))(*[event._handle.value for event in after])
-            function(self._handle.value, *arguments, len(after), deps, value)
-            event = Event(value.value, *keep)
-            while self._busy and self._busy[0].done:  # they end in their order
-                self._busy.pop(0)
-            self._busy.append(event)
+        before = list(self._last)
+        deps = [event._handle.value for event in (*after, *before)]
+        function(self._handle.value, *arguments, len(deps), (c.c_void_p * len(deps))(*deps), value)
+        event = Event(value.value, *keep)
+        self._busy.append(event)
+        self._last[event] = None
+        for old in before:
+            self._last.pop(old, None)
+        self._drop_done()
         return event
+
+    def _drop_done(self):
+        """They end in their order."""
+        with contextlib.suppress(IndexError):  # none is left
+            while (event := self._busy.popleft()).done:
+                self._last.pop(event, None)
+            self._busy.appendleft(event)
 
 
 def copy(dst, src, nbytes=None):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
 from typing import Any, Sequence
 from weakref import WeakKeyDictionary
 
@@ -58,7 +57,6 @@ class Program:
             raise ValueError("a program has at least one image")
         self._images = images
         self._options = options
-        self._lock = threading.Lock()
         self._built: WeakKeyDictionary[Context, Handle] = WeakKeyDictionary()
         self._types = {name: kinds for image in images if isinstance(image, str)
                        for name, kinds in scalar_types(image).items()}
@@ -72,10 +70,9 @@ class Program:
         return self.kernel(name)
 
     def _in(self, context: Context) -> Handle:
-        with self._lock:
-            if context not in self._built:
-                self._built[context] = self._build(context)
-            return self._built[context]
+        if context not in self._built:
+            self._built.setdefault(context, self._build(context))
+        return self._built[context]
 
     def _build(self, context: Context) -> Handle:
         data = [image.encode() if isinstance(image, str) else bytes(image)

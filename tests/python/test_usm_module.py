@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import weakref
 from unittest import mock
@@ -183,6 +184,8 @@ class Errors(unittest.TestCase):
         self.assertEqual(caught.exception.name, "USM_E_NO_BACKEND")
         with self.assertRaises(ValueError):
             usm.Pool(context, usm.HOST).alloc(-1)
+        with self.assertRaises(ValueError):
+            usm.Pool(context, usm.HOST).alloc((1 << 64) + 8)  # 8 to a size_t
         with self.assertRaises(usm.Error) as caught:
             usm.Pool(context, usm.HOST).alloc(64, align=48)
         self.assertEqual(caught.exception.name, "USM_E_ALIGNMENT")
@@ -278,6 +281,44 @@ class Commands(unittest.TestCase):
         two.memcpy(back, memory, after=[one.fill(memory, b"ab")])
         two.wait()
         self.assertEqual(back, b"ab" * (1 << 19))
+
+    def test_a_finalizer_may_give_its_queue_a_command(self):
+        queue, back = usm.Queue(self.context), bytearray(4)
+        memory = self.pool.alloc(4)
+        usm.copy(memory, b"last")
+
+        class Target(bytearray):
+            def __del__(self):
+                queue.memcpy(back, memory)
+
+        def work():
+            queue.memcpy(Target(4), memory)  # held by the queue alone
+            self.context.wait()
+            queue.memcpy(bytearray(4), memory)  # lets go of it
+            queue.wait()
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(60)
+        self.assertFalse(thread.is_alive())
+        self.assertEqual(back, b"last")
+
+    def test_threads_share_a_queue(self):
+        queue = usm.Queue(self.context)
+        backs = [bytearray(8) for _ in range(4)]
+
+        def work(back):
+            memory = self.pool.alloc(8)
+            for i in range(200):
+                queue.fill(memory, bytes([i]))
+                queue.memcpy(back, memory)
+        threads = [threading.Thread(target=work, args=(back,)) for back in backs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        queue.wait()
+        self.assertEqual(backs, [bytearray([199] * 8)] * 4)
+        self.assertEqual(self.pool.stats()["blocks"], 0)
 
     def test_statistics_tell_of_reuse(self):
         for _ in range(100):
