@@ -28,13 +28,14 @@ __all__ = ["Context", "Pool", "Memory", "Queue", "Event", "Error", "OutOfMemory"
            "HOST", "DEVICE", "SHARED", "copy", "free", "pointer_type", "library_version",
            "Array", "Place", "Program", "Kernel", "Local", "File", "empty", "full", "zeros",
            "asarray", "split", "gather", "device_context", "host_offload", "current", "open",
-           "profile"]
+           "managed", "pinned", "advise", "save", "profile"]
 
 if typing.TYPE_CHECKING:
     from ._array import (Array, Place, asarray, current, device_context, empty, full, gather,
                          host_offload, split, zeros)
     from ._file import File
     from ._file import File as open
+    from ._managed import advise, managed, pinned, save
     from ._profile import profile
     from ._program import Kernel, Local, Program
 
@@ -42,7 +43,7 @@ if typing.TYPE_CHECKING:
 LATER = {"_array": ("Array", "Place", "empty", "full", "zeros", "asarray", "split", "gather",
                     "device_context", "host_offload", "current"),
          "_program": ("Program", "Kernel", "Local"), "_file": ("File",),
-         "_profile": ("profile",)}
+         "_managed": ("managed", "pinned", "advise", "save"), "_profile": ("profile",)}
 
 
 def __getattr__(name):
