@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import unittest
+import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 if "USM_LIBRARY" in os.environ:
@@ -301,12 +302,91 @@ class Files(unittest.TestCase):
             file.commit()
         self.assertTrue((numpy.load(self.path) == numpy.arange(10).reshape(10, 1)).all())
 
+    def test_headers_of_all_versions_are_read(self):
+        for version in ((1, 0), (2, 0), (3, 0)):
+            with open(self.path, "wb") as file:
+                numpy.lib.format.write_array(file, self.values, version)
+            with usm.open(self.path) as file, file[7].read() as view:
+                self.assertEqual(view.tolist(), self.values[7].tolist())
+        names = numpy.zeros(3, [("größe", "f4"), ("n", "i8")])
+        with open(self.path, "wb") as file:
+            numpy.lib.format.write_array(file, names, (3, 0))
+        self.assertEqual(usm.open(self.path).dtype, names.dtype)
+
     def test_what_is_not_rows_is_refused(self):
         numpy.save(self.path, numpy.asfortranarray(self.values))
         with self.assertRaisesRegex(ValueError, "columns"):
+            usm.open(self.path)[0]
+        for values in (numpy.array(5.0), numpy.zeros((0, 3)), numpy.zeros((3, 0))):
+            numpy.save(self.path, values)
+            with self.assertRaisesRegex(ValueError, "rows of numbers"):
+                usm.open(self.path)
+        numpy.save(self.path, numpy.array([None, 1]), allow_pickle=True)
+        with self.assertRaisesRegex(ValueError, "rows of numbers"):
             usm.open(self.path)
         with self.assertRaises(FileNotFoundError):
             usm.open(self.path + ".none")
+
+    def test_files_cut_off_anywhere_are_refused(self):
+        with open(self.path, "rb") as file:
+            whole = file.read()
+        for size in (*range(0, 140), 200, len(whole) - 1):
+            with open(self.path, "wb") as file:
+                file.write(whole[:size])
+            with self.assertRaises(ValueError):
+                usm.open(self.path)
+
+    def test_forged_headers_are_refused(self):
+        texts = ["{'descr': '<f8', 'fortran_order': False, 'shape': " + shape + "}" for shape in (
+            "(-1,)", "(1 << 70,)", "(2 ** 62, 8)", "(4611686018427387904, 4)", "(1.5,)", "'abc'",
+            "(True, None)", "((1, 2),)", "(9223372036854775807,)")]
+        texts += ["{'descr': " + descr + ", 'fortran_order': False, 'shape': (3,)}" for descr in (
+            "'O'", "'nonsense'", "'V0'", "[('a', 'O')]", "None", "('<f8', (2,))", "[]", "{}", "7")]
+        texts += ["", "[", "{}", "None", "(" * 5000, "__import__('os')", "'\0'"]
+        for text in texts:
+            for version in (1, 2, 3):
+                with open(self.path, "wb") as file:
+                    file.write(b"\x93NUMPY" + bytes([version, 0])
+                               + len(text).to_bytes(2 if version == 1 else 4, "little")
+                               + text.encode() + bytes(1000))
+                with self.assertRaises(ValueError, msg=text):
+                    usm.open(self.path)
+        with open(self.path, "wb") as file:
+            file.write(b"\x93NUMPY\3\0\xff\xff\xff\xff")
+        with self.assertRaises(ValueError):
+            usm.open(self.path)
+
+    def test_random_bytes_are_no_header(self):
+        with open(self.path, "rb") as file:
+            whole = bytearray(file.read())
+        random = numpy.random.default_rng(1)
+        warnings.simplefilter("ignore")  # of Python's parser
+        for _ in range(min(ROUNDS, 20000) // 10):
+            forged = bytearray(whole)
+            for at in random.integers(0, 128, 3):
+                forged[at] = random.integers(256)
+            with open(self.path, "wb") as file:
+                file.write(forged)
+            try:
+                usm.open(self.path).close()
+            except ValueError:
+                pass
+
+    def test_a_file_that_may_not_be_written(self):
+        os.chmod(self.path, 0o444)
+        with usm.open(self.path) as file, file[0].read() as view:
+            self.assertEqual(view[1], 1)
+        if not os.access(self.path, os.W_OK):  # as it is for root
+            with self.assertRaisesRegex(usm.Error, "Permission"):
+                usm.open(self.path, "r+")
+            with self.assertRaises(PermissionError):
+                usm.open(self.path, "w+", (3,), "f8")
+
+    def test_a_wrong_shape_leaves_the_file_alone(self):
+        for shape, dtype in ((None, "f8"), (3, "nonsense"), ("x", "f8")):
+            with self.assertRaises((TypeError, ValueError)):
+                usm.open(self.path, "w+", shape, dtype)
+        self.assertTrue((numpy.load(self.path) == self.values).all())
 
 
 class Profile(unittest.TestCase):

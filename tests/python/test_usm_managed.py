@@ -195,6 +195,29 @@ class Files(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.path = os.path.join(folder.name, "big.npy")
 
+    def test_a_file_becomes_a_managed_array(self):
+        values = numpy.arange(LARGE, dtype="f8").reshape(64, -1)
+        for kind in (values, numpy.asfortranarray(values), values.astype(">f4")[:3],
+                     numpy.zeros(5, [("a", "f4"), ("b", "U3")])):
+            numpy.save(self.path, kind)
+            with usm.open(self.path) as file:
+                array = file.managed()
+            self.assertEqual((array.shape, array.dtype, array.strides),
+                             (kind.shape, kind.dtype, kind.strides))
+            self.assertTrue((array == kind).all())
+            usm.advise(array, "normal")  # it is
+
+    def test_changes_are_the_arrays_own_until_they_are_saved(self):
+        numpy.save(self.path, numpy.arange(1000))
+        with usm.open(self.path) as file:
+            array = file.managed()
+            array *= 2
+            with file[10].read() as row:
+                self.assertEqual(row, 10)
+        usm.save(self.path, array)
+        self.assertTrue((numpy.load(self.path) == 2 * numpy.arange(1000)).all())
+        self.assertEqual(os.listdir(os.path.dirname(self.path)), ["big.npy"])
+
     def test_save_writes_what_numpy_writes(self):
         array = usm.managed((30, 40), "f8", "F")
         array[:] = numpy.arange(40)
