@@ -125,7 +125,7 @@ typedef struct running {
     bool     is_write;
 } running;
 
-static bool is_known(const model *m, unsigned i, uint32_t first, uint32_t count)
+static bool was_stored(const model *m, unsigned i, uint32_t first, uint32_t count)
 {
     for (uint32_t s = first; s < first + count; s++)
         if (m->stored[i][s] == 0)
@@ -158,7 +158,7 @@ static bool model_begin(model *m, running *op)
         begin_write(m, b, op->first, op->count);
         return true;
     }
-    if (!is_known(m, op->block, op->first, op->count))
+    if (!was_stored(m, op->block, op->first, op->count))
         return false;
     for (uint32_t s = op->first; s < op->first + op->count; s++)
         b->version[s] = m->stored[op->block][s] - 1;
@@ -237,7 +237,7 @@ static void model_check_all(model *m)
         running op = {i, 0, SECTORS, false};
         block  *b  = &m->b[i];
 
-        if (!is_known(m, i, 0, SECTORS))
+        if (!was_stored(m, i, 0, SECTORS))
             continue;
         for (uint32_t s = 0; s < SECTORS; s++)
             b->version[s] = m->stored[i][s] - 1;
