@@ -458,6 +458,7 @@ class Queue:
         object, a finalizer of the program may run, and give this queue a command.  Each step leaves
         the queue's lists whole.  A command that comes in between is not ordered with this one; those
         after both come behind both."""
+        self._drop_done()
         value = c.c_void_p()
         before = list(self._last)
         deps = [event._handle.value for event in (*after, *before)]
@@ -467,7 +468,6 @@ class Queue:
         self._last[event] = None
         for old in before:
             self._last.pop(old, None)
-        self._drop_done()
         return event
 
     def _drop_done(self):
