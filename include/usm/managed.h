@@ -15,7 +15,7 @@
  *  - System calls and drivers may be given parts that are pinned.  Whether a system call may also be
  *    given others depends on the machine: docs/managed.md.
  *  - A touch that cannot be served, because the tiers are full or a block is corrupt, ends in SIGBUS
- *    for the thread; a line of the log says why.
+ *    for the thread; a line of the log, or the program's error callback, says why.
  *  - A child of fork() does not have the memory.
  *
  * Linux only, by userfaultfd.  Sizes are bytes.  Thread-safe. */
@@ -30,6 +30,11 @@ USM_BEGIN_DECLS
 /** Allocates memory, aligned to 2 MiB; usm_free() frees it.  NULL, with errno ENOMEM and the reason
  * in usm_last_error(): the machine does not allow it, or there are no addresses left. */
 USM_API USM_MALLOC USM_ALLOC_SIZE(1) void *usm_alloc_managed(size_t size);
+/** The same in the context of the queue, as a buffer of it: where that context has a host_limit, its
+ * limit and its tiers hold instead of the process's.  The context stays until the memory is freed.
+ * Before an access ends in SIGBUS, the context's on_error is called, on another thread, with the
+ * address and the reason, instead of the line of the log; it must not touch managed memory. */
+USM_API USM_MALLOC USM_ALLOC_SIZE(1) void *usm_malloc_managed(size_t size, usm_queue *q);
 
 /** Brings the blocks of [p, p + size) into memory and keeps them there until usm_managed_unpin() of
  * the same bytes and mode; calls nest.  USM_READ: nobody writes to them through the pin.  The modes

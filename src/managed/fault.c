@@ -5,20 +5,27 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
+#include "device/context.h"
 #include "managed/managed.h"
 
 #include <errno.h>
 #include <linux/userfaultfd.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #define THREADS 2
 #define PAGE    4096
 
-/* The access fails, and a line says why. */
-static void fail(usm__managed *r, uint32_t block, const void *at)
+/* The access fails; the error callback of the range's context, or a line of the log, says why. */
+static void fail(const usm__managed *r, const void *at, usm_status st, const char *why)
 {
-    usm__log(USM_LOG_ERROR, "managed memory: the access to %p fails: %s", at, usm_last_error());
-    usm__managed_lose(r, block);
+    char text[512];
+
+    (void)snprintf(text, sizeof text, "managed memory: the access to %p fails: %s", at, why);
+    if (r->ctx)
+        usm__context_error(r->ctx, st, text);
+    else
+        usm__log(USM_LOG_ERROR, "%s", text);
 }
 
 static void serve(usm__managed *r, uintptr_t at, uint64_t flags)
@@ -28,12 +35,17 @@ static void serve(usm__managed *r, uintptr_t at, uint64_t flags)
     bool     is_write   = is_protect || (flags & UFFD_PAGEFAULT_FLAG_WRITE);
     char    *start      = r->base + (size_t)block * r->block_size;
 
-    if (!is_protect && usm__managed_has_hole(r, block, (void *)(at & ~(uintptr_t)(PAGE - 1)), PAGE))
-        usm__log(USM_LOG_ERROR,
-                 "managed memory: the access to %p fails: the program has taken the page away",
-                 (void *)at);
-    else if (usm__managed_bring(r, block, is_write) != USM_OK)
-        fail(r, block, (void *)at);
+    if (!is_protect &&
+        usm__managed_has_hole(r, block, (void *)(at & ~(uintptr_t)(PAGE - 1)), PAGE)) {
+        fail(r, (void *)at, USM_E_INVALID_POINTER, "the program has taken the page away");
+    } else {
+        usm_status st = usm__managed_bring(r, block, is_write);
+
+        if (st != USM_OK) {
+            fail(r, (void *)at, st, usm_last_error());
+            usm__managed_lose(r, block);
+        }
+    }
     usm__mechanism_wake(r->mechanism, start, r->block_size);
 }
 

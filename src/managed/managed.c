@@ -353,8 +353,9 @@ static usm_status open_mechanism(usm__spill *s)
 /* Its memory is there; makes its space. */
 static usm_status make_space(usm__managed *r, usm__spill *s)
 {
-    usm__space_params params = {.size = r->mapped, .name = "managed", .view = &r->view};
-    int               rc;
+    usm__space_params params = {
+        .size = r->mapped, .name = "managed", .ctx = r->ctx, .view = &r->view};
+    int rc;
 
     r->view = (usm__view){.base = r->base, .user = r, .take = take, .protect = protect};
     (void)madvise(r->base, r->mapped, MADV_HUGEPAGE);
@@ -373,11 +374,13 @@ static void free_range(usm__managed *r)
         usm__space_destroy(r->space);
     if (r->base)
         (void)usm__os_unmap(r->base, r->mapped);
+    if (r->ctx)
+        usm__context_unuse(r->ctx);
     usm__mutex_fini(&r->lock);
     usm__heap_free(r);
 }
 
-static usm_status make(usm__spill *s, size_t size, usm__managed **out)
+static usm_status make(usm_context *ctx, usm__spill *s, size_t size, usm__managed **out)
 {
     size_t        block, sector, blocks;
     usm__managed *r;
@@ -390,6 +393,10 @@ static usm_status make(usm__spill *s, size_t size, usm__managed **out)
     r      = usm__heap_alloc(sizeof *r + blocks);
     if (!r)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the states of %zu blocks", blocks);
+    if (!ctx->is_default) {
+        r->ctx = ctx;
+        usm__context_use(ctx);
+    }
     r->mechanism  = &managed.mechanism;
     r->size       = size;
     r->mapped     = blocks * block;
@@ -406,27 +413,42 @@ static usm_status make(usm__spill *s, size_t size, usm__managed **out)
     return st;
 }
 
-void *usm_alloc_managed(size_t size)
+/* In the engine that buffers of the context have: the process's, unless it has limits of its own. */
+static void *alloc_of(usm_context *ctx, size_t size)
 {
-    usm__managed *r = NULL;
-    usm_context  *ctx;
-    usm__spill   *s = NULL;
-    usm_status    st;
+    usm__managed *r  = NULL;
+    usm__spill   *s  = NULL;
+    usm_status    st = usm__spill_of_blocks(ctx, HUGE_PAGE, &s);
 
-    usm__default_enter();
-    ctx = usm_default_context();
-    st  = ctx ? usm__spill_of_blocks(ctx, HUGE_PAGE, &s) : usm_last_status();
     if (st == USM_OK)
         st = open_mechanism(s);
     if (st == USM_OK)
-        st = make(s, size ? size : 1, &r);
+        st = make(ctx, s, size ? size : 1, &r);
     if (st == USM_OK) {
         st = enter(r);
         if (st != USM_OK)
             free_range(r);
     }
-    usm__default_leave();
     return st == USM_OK ? r->base : usm__no_memory();
+}
+
+void *usm_alloc_managed(size_t size)
+{
+    usm_context *ctx;
+    void        *p;
+
+    usm__default_enter();
+    ctx = usm_default_context();
+    p   = ctx ? alloc_of(ctx, size) : usm__no_memory();
+    usm__default_leave();
+    return p;
+}
+
+void *usm_malloc_managed(size_t size, usm_queue *q)
+{
+    usm_context *ctx = usm_queue_get_context(q);
+
+    return ctx ? alloc_of(ctx, size) : usm__no_memory();
 }
 
 /* Removes the range that begins at p from the list when nobody uses it. */

@@ -18,9 +18,12 @@ typedef enum usm__managed_state {
 
 typedef struct usm__managed {
     /* fixed after create */
-    char       *base;
-    size_t      size, mapped; /* that the program asked for; whole blocks                       */
-    usm__space *space;
+    /* Held as a user; its error callback is told of accesses that fail.  NULL: the default context,
+     * which usm_shutdown() ends, and which the range outlives. */
+    usm_context *ctx;
+    char        *base;
+    size_t       size, mapped; /* that the program asked for; whole blocks                       */
+    usm__space  *space;
     const usm__mechanism *mechanism;
     usm__view             view;
     size_t                block_size;

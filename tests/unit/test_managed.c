@@ -3,6 +3,7 @@
  * thread and in any order; pins, frees, fork(), the limit, calls that fail, a full tier.  Runs with
  * the mechanism that the machine has, and with copies. */
 #include "base/fault.h"
+#include "base/inline/atomic.h"
 #include "managed/mechanism.h"
 #include "plain.h"
 
@@ -445,6 +446,90 @@ static void a_full_tier_ends_the_access(void)
     CHECK_IN("quota", text);
 }
 
+static void tell(usm_context *ctx, usm_status status, const char *message, void *user)
+{
+    (void)ctx;
+    if (status == USM_E_SPILL_FULL && strstr(message, "managed memory: the access to"))
+        usm_store_release((_Atomic(int) *)user, 1);
+}
+
+static usm_queue *make_queue(usm_context **ctx, size_t limit, _Atomic(int) *told)
+{
+    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+    usm_queue       *q    = NULL;
+
+    desc.host_limit = limit;
+    desc.on_error   = told ? tell : NULL;
+    desc.user       = told;
+    if (usm_context_create(&desc, ctx) != USM_OK ||
+        usm_queue_create(*ctx, NULL, NULL, &q) != USM_OK)
+        return NULL;
+    return q;
+}
+
+static _Atomic(int) was_told;
+
+static void end_if_told(int signal)
+{
+    (void)signal;
+    _exit(usm_load_acquire(&was_told) ? 42 : 4);
+}
+
+/* The program `--told`: its error callback runs before the signal. */
+static int fill_and_be_told(void)
+{
+    usm_context   *ctx = NULL;
+    usm_queue     *q   = make_queue(&ctx, 0, &was_told);
+    volatile char *x   = q ? usm_malloc_managed(SIZE, q) : NULL;
+
+    (void)signal(SIGBUS, end_if_told);
+    (void)signal(SIGSEGV, end_if_told); /* before Linux 6.6 */
+    for (size_t k = 0; x && k < SIZE; k += 4 * KIB)
+        x[k] = 1;
+    return 1;
+}
+
+static void the_error_callback_hears_of_it_first(void)
+{
+    char text[4096];
+
+    CHECK_INT(run_again("--told", "USM_SPILL", "file:/var/tmp,quota=1M", text), 42);
+    CHECK(strstr(text, "the access to") == NULL);
+}
+
+/* The program `--own`: a context with a limit has an engine, which lasts as long as memory of it. */
+static int use_own_engine(void)
+{
+    usm_context    *ctx   = NULL;
+    usm_queue      *q     = make_queue(&ctx, MIB, NULL);
+    uint64_t       *x     = q ? usm_malloc_managed(SIZE, q) : NULL;
+    usm_spill_stats stats = {.struct_size = sizeof stats};
+
+    if (!x || usm_malloc_managed(1, NULL))
+        return 1;
+    for (uint64_t pass = 0; pass < 3; pass++)
+        for (size_t i = 0; i < WORDS; i += 64) {
+            if (pass > 0 && x[i] != value_of(i, pass - 1))
+                return 2;
+            x[i] = value_of(i, pass);
+        }
+    if (usm_spill_get_stats(ctx, &stats) != USM_OK || stats.limit != MIB || stats.resident > MIB)
+        return 3;
+    usm_queue_destroy(q);
+    usm_context_destroy(ctx);
+    for (size_t i = 0; i < WORDS; i += 64)
+        if (x[i] != value_of(i, 2))
+            return 4;
+    return usm_free_ctx(x, NULL) == USM_OK ? 42 : 5;
+}
+
+static void a_context_has_its_own(void)
+{
+    char text[4096];
+
+    CHECK_INT(run_again("--own", "USM_LOG", "error", text), 42);
+}
+
 /* A number of KiB in /proc/self/smaps_rollup. */
 static size_t memory_now(const char *name)
 {
@@ -544,20 +629,34 @@ static void a_machine_that_refuses_is_named(void)
 }
 
 static const plain_case cases[] = {
-    CASE(what_is_written_is_read),           CASE(any_order_will_do),
-    CASE(what_is_only_read_is_stored_once),  CASE(threads_see_what_they_wrote),
-    CASE(ranges_come_and_go_beside_faults),  CASE(pinned_memory_is_for_system_calls),
-    CASE(pointers_know_their_block),         CASE(calls_that_fail_are_told),
-    CASE(pages_that_do_not_move_are_copied), CASE(pages_that_cannot_come_stay),
-    CASE(each_of_many_ranges_is_found),      CASE(a_full_tier_ends_the_access),
-    CASE(memory_stays_within_the_limit),     CASE(a_child_does_not_have_it),
-    CASE(a_machine_that_refuses_is_named),   {NULL, NULL},
+    CASE(what_is_written_is_read),
+    CASE(any_order_will_do),
+    CASE(what_is_only_read_is_stored_once),
+    CASE(threads_see_what_they_wrote),
+    CASE(ranges_come_and_go_beside_faults),
+    CASE(pinned_memory_is_for_system_calls),
+    CASE(pointers_know_their_block),
+    CASE(calls_that_fail_are_told),
+    CASE(pages_that_do_not_move_are_copied),
+    CASE(pages_that_cannot_come_stay),
+    CASE(each_of_many_ranges_is_found),
+    CASE(a_full_tier_ends_the_access),
+    CASE(memory_stays_within_the_limit),
+    CASE(a_child_does_not_have_it),
+    CASE(a_machine_that_refuses_is_named),
+    CASE(the_error_callback_hears_of_it_first),
+    CASE(a_context_has_its_own),
+    {NULL, NULL},
 };
 
 static const struct {
     const char *option;
     int (*run)(void);
-} programs[] = {{"--full", fill_all}, {"--memory", stay_small}, {"--refused", ask_in_vain}};
+} programs[] = {{"--full", fill_all},
+                {"--told", fill_and_be_told},
+                {"--own", use_own_engine},
+                {"--memory", stay_small},
+                {"--refused", ask_in_vain}};
 
 int main(int argc, char **argv)
 {
