@@ -42,7 +42,9 @@ USM_API USM_NODISCARD usm_status usm_fill(usm_queue *q, void *dst, const void *p
                                           size_t pattern_size, size_t count, size_t ndeps,
                                           usm_event *const *deps, usm_event **ev);
 
-/** A hint: migrates shared memory to the queue's device before its use. */
+/** A hint: migrates shared memory to the queue's device before its use; loads
+ * managed memory (usm/managed.h), as far as there is room, without waiting for
+ * `deps`. */
 USM_API USM_NODISCARD usm_status usm_prefetch(usm_queue *q, const void *p, size_t n, size_t ndeps,
                                               usm_event *const *deps, usm_event **ev);
 
@@ -52,7 +54,11 @@ typedef enum usm_advice {
     USM_ADVICE_PREFER_DEVICE         = 2,
     USM_ADVICE_PREFER_HOST           = 3,
     USM_ADVICE_NOT_READ_MOSTLY       = 4,
-    USM_ADVICE_NO_PREFERRED_LOCATION = 5
+    USM_ADVICE_NO_PREFERRED_LOCATION = 5,
+    /* Of managed memory; others are not changed by them. */
+    USM_ADVICE_SEQUENTIAL = 6, /**< will be used in rising order   */
+    USM_ADVICE_RANDOM     = 7, /**< no order: no readahead         */
+    USM_ADVICE_WILL_NEED  = 8  /**< load it, as usm_prefetch() does */
 } usm_advice;
 
 /** A hint about the future use of a block.  Some drivers (Level Zero) apply
@@ -61,7 +67,8 @@ typedef enum usm_advice {
  * cuts areas into blocks, libusm drops the advice, because it would also apply
  * to the block's neighbours: the command then only waits for its dependencies,
  * and USM_LOG=info reports this.  `whole` reuses a freed block together with
- * its advice, unless USM_ADVICE_DEFAULT is given before the free. */
+ * its advice, unless USM_ADVICE_DEFAULT is given before the free.
+ * Managed memory heeds DEFAULT, SEQUENTIAL, RANDOM and WILL_NEED, at once. */
 USM_API USM_NODISCARD usm_status usm_mem_advise(usm_queue *q, const void *p, size_t n,
                                                 usm_advice advice, size_t ndeps,
                                                 usm_event *const *deps, usm_event **ev);

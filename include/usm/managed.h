@@ -30,8 +30,8 @@ USM_BEGIN_DECLS
 /** Allocates memory, aligned to 2 MiB; usm_free() frees it.  NULL, with errno ENOMEM and the reason
  * in usm_last_error(): the machine does not allow it, or there are no addresses left. */
 USM_API USM_MALLOC USM_ALLOC_SIZE(1) void *usm_alloc_managed(size_t size);
-/** The same in the context of the queue, as a buffer of it: where that context has a host_limit, its
- * limit and its tiers hold instead of the process's.  The context stays until the memory is freed.
+/** The same in the context of the queue, as a buffer of it: a context with a host_limit has frames
+ * and tiers of its own for it.  The context stays until the memory is freed.
  * Before an access ends in SIGBUS, the context's on_error is called, on another thread, with the
  * address and the reason, instead of the line of the log; it must not touch managed memory. */
 USM_API USM_MALLOC USM_ALLOC_SIZE(1) void *usm_malloc_managed(size_t size, usm_queue *q);

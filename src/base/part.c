@@ -127,6 +127,16 @@ usm_status usm__parts_unpooled_free(void *p)
     return st;
 }
 
+usm_status usm__parts_unpooled_advise(const void *p, size_t n, usm_advice advice)
+{
+    usm_status st = USM_E_INVALID_POINTER;
+
+    for (size_t i = 0; i < parts.n && st == USM_E_INVALID_POINTER; i++)
+        if (parts.list[i]->unpooled_advise)
+            st = parts.list[i]->unpooled_advise(p, n, advice);
+    return st;
+}
+
 bool usm__parts_unpooled_find(const void *p, usm_block *block)
 {
     for (size_t i = 0; i < parts.n; i++)

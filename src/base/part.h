@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <usm/command.h>
 #include <usm/pool_ops.h>
 #include <usm/program.h>
 #include <usm/queue.h>
@@ -79,6 +80,8 @@ typedef struct usm_part {
      * part's.  The block around p; false: it is not the part's. */
     usm_status (*unpooled_free)(void *p);
     bool (*unpooled_find)(const void *p, usm_block *block);
+    /* A hint of a queue for [p, p + n); answers as unpooled_free(). */
+    usm_status (*unpooled_advise)(const void *p, size_t n, usm_advice advice);
     /* Memory that other processes use (heap/export.h). */
     const struct usm__pool_export_hooks *exports;
     /* A launch with an argument that is a buffer. */
@@ -111,6 +114,7 @@ void   usm__parts_pool_figures(usm_pool *pool, struct usm__pool_queued *figures)
 /* The answer of the part that has p, else that no part has it. */
 usm_status usm__parts_unpooled_free(void *p);
 bool       usm__parts_unpooled_find(const void *p, usm_block *block);
+usm_status usm__parts_unpooled_advise(const void *p, size_t n, usm_advice advice);
 /* NULL: no part has one. */
 const struct usm__pool_export_hooks *usm__parts_exports(void);
 const usm_part                      *usm__parts_launcher(void);

@@ -10,7 +10,8 @@
 typedef struct usm__pointer {
     usm_pool *pool;    /* the pool of its block; NULL: host memory that is not libusm's    */
     bool      is_ours; /* of the queue's context, or host memory: the driver can access it */
-    bool      is_far;  /* of another context and not host memory: must be staged           */
+    bool      is_far;  /* of another context and not host memory, or managed memory that the
+                          driver cannot reach: must be staged */
 } usm__pointer;
 
 /* Resolves and checks [p, p + n) for a command `what` on q.

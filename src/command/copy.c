@@ -4,7 +4,7 @@
  * The driver copies where it can: both ranges belong to the queue's context or to the host, and
  * they do not overlap.  Overlapping ranges are copied through a temporary block (the semantics of
  * memmove, which drivers refuse).  Memory of another context is copied through the host, in pieces,
- * by a thread of the executor. */
+ * by a thread of the executor; so is managed memory for devices whose driver cannot reach it. */
 #include "base/inline/bits.h"
 #include "base/os.h"
 #include "command/command.h"
@@ -34,6 +34,11 @@ typedef struct far_copy {
 } far_copy;
 
 /* Copies one side of a staged copy: the driver of the area's context does it, or memmove(). */
+static bool is_on_host(const usm__area *area)
+{
+    return !area || area->kind == USM_HOST;
+}
+
 static usm_status move(const far_copy *f, void *dst, const void *src, size_t n,
                        const usm__area *area)
 {
@@ -43,7 +48,7 @@ static usm_status move(const far_copy *f, void *dst, const void *src, size_t n,
     usm__submit s;
     usm_status  st;
 
-    if (!area || area->kind == USM_HOST) {
+    if (is_on_host(area)) {
         memmove(dst, src, n);
         return USM_OK;
     }
@@ -60,10 +65,17 @@ static usm_status move(const far_copy *f, void *dst, const void *src, size_t n,
     return usm__event_await(st, ev);
 }
 
-static usm_status far_rows(const far_copy *f, char *stage)
+/* No stage is needed, and the ranges may overlap. */
+static void host_rows(const far_copy *f)
 {
-    const usm__area *from = usm__map_find(f->src), *to = usm__map_find(f->dst);
-    usm_status       st = USM_OK;
+    for (size_t y = 0; y < f->height; y++)
+        memmove(f->dst + y * f->dst_pitch, f->src + y * f->src_pitch, f->width);
+}
+
+static usm_status staged_rows(const far_copy *f, const usm__area *to, const usm__area *from)
+{
+    char      *stage = usm__heap_alloc(usm_min_size(STAGE_SIZE, f->width));
+    usm_status st = stage ? USM_OK : usm__fail(USM_E_NO_MEMORY, "no host memory to stage a copy");
 
     for (size_t y = 0; st == USM_OK && y < f->height; y++)
         for (size_t x = 0; st == USM_OK && x < f->width; x += STAGE_SIZE) {
@@ -73,6 +85,7 @@ static usm_status far_rows(const far_copy *f, char *stage)
             if (st == USM_OK)
                 st = move(f, f->dst + y * f->dst_pitch + x, stage, n, to);
         }
+    usm__heap_free(stage);
     return st;
 }
 
@@ -89,12 +102,14 @@ static void far_free(void *user)
 
 static usm_status far_task(void *user)
 {
-    far_copy  *f     = user;
-    char      *stage = usm__heap_alloc(usm_min_size(STAGE_SIZE, f->width));
-    usm_status st =
-        stage ? far_rows(f, stage) : usm__fail(USM_E_NO_MEMORY, "no host memory to stage a copy");
+    far_copy        *f    = user;
+    const usm__area *from = usm__map_find(f->src), *to = usm__map_find(f->dst);
+    usm_status       st = USM_OK;
 
-    usm__heap_free(stage);
+    if (is_on_host(from) && is_on_host(to))
+        host_rows(f);
+    else
+        st = staged_rows(f, to, from);
     far_free(f);
     return st;
 }

@@ -99,10 +99,11 @@ static usm_status fill_by_driver(usm_queue *q, const fill_spec *f, size_t ndeps,
     return usm__submit_end(&s, st);
 }
 
-/* A fill of another context's memory: that context does it, in a task of this queue. */
+/* A fill of another context's memory: that context does it, in a task of this queue.  Of managed
+ * memory, for a device that cannot reach it: the task does. */
 typedef struct far_fill {
     fill_spec    f;
-    usm_context *ctx; /* the memory's, held as a user */
+    usm_context *ctx; /* the memory's, held as a user; NULL: managed memory */
     size_t       index;
     char         pattern[]; /* a copy */
 } far_fill;
@@ -111,8 +112,23 @@ static void far_free(void *user)
 {
     far_fill *far = user;
 
-    usm__context_unuse(far->ctx);
+    if (far->ctx)
+        usm__context_unuse(far->ctx);
     usm__heap_free(far);
+}
+
+static usm_status host_task(void *user)
+{
+    far_fill        *far = user;
+    const fill_spec *f   = &far->f;
+
+    if (f->pattern_size == 1)
+        memset(f->dst, far->pattern[0], f->size);
+    else
+        for (size_t at = 0; at < f->size; at += f->pattern_size)
+            memcpy(f->dst + at, far->pattern, f->pattern_size);
+    far_free(far);
+    return USM_OK;
 }
 
 static usm_status far_task(void *user)
@@ -138,11 +154,13 @@ static usm_status fill_far(usm_queue *q, const fill_spec *f, const usm_pool *poo
     if (!far)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the pattern of a fill");
     far->f     = *f;
-    far->ctx   = pool->ctx;
-    far->index = pool->index;
+    far->ctx   = pool ? pool->ctx : NULL;
+    far->index = pool ? pool->index : 0;
     memcpy(far->pattern, f->pattern, f->pattern_size);
-    usm__context_use(far->ctx);
-    st = usm__task_submit(q, &(usm__task_body){far_task, far_free, far}, ndeps, deps, ev);
+    if (pool)
+        usm__context_use(far->ctx);
+    st = usm__task_submit(q, &(usm__task_body){pool ? far_task : host_task, far_free, far}, ndeps,
+                          deps, ev);
     if (st != USM_OK)
         far_free(far);
     return st;
@@ -154,7 +172,8 @@ static usm_status fill(usm_queue *q, const char *what, const fill_spec *f, size_
     usm__pointer pointer;
     usm_status   st = usm__pointer_of(q, what, f->dst, f->size, &pointer);
 
-    if (st == USM_OK && !pointer.pool && !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
+    if (st == USM_OK && !pointer.pool && !pointer.is_far &&
+        !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
         st = usm__fail(USM_E_INVALID_POINTER,
                        "%s: %p is not libusm memory and %s cannot use other memory; allocate it "
                        "with usm_alloc()",
@@ -163,7 +182,7 @@ static usm_status fill(usm_queue *q, const char *what, const fill_spec *f, size_
         st = usm__queue_probe(q);
     if (st != USM_OK)
         return st;
-    if (pointer.is_far && pointer.pool)
+    if (pointer.is_far)
         return fill_far(q, f, pointer.pool, ndeps, deps, ev);
     if (driver_can(q, f, &pointer))
         return fill_by_driver(q, f, ndeps, deps, ev);

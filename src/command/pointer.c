@@ -3,6 +3,7 @@
  * command/copy.c, command/fill.c, command/task.c. */
 #include "base/inline/plural.h"
 #include "base/os.h"
+#include "base/part.h"
 #include "base/settings.h"
 #include "command/command.h"
 #include "device/init.h"
@@ -104,6 +105,26 @@ static void fill_in(const usm_queue *q, usm_pool *pool, usm__pointer *pointer)
     pointer->is_ours = !pointer->is_far;
 }
 
+/* Memory that no pool has.  Managed memory comes when it is touched, by the program's threads or by
+ * a driver that reaches all of their memory.  Another driver would take hold of pages that leave:
+ * for such a device the host touches the memory, in a task. */
+static usm_status fill_in_unpooled(const usm_queue *q, const char *what, const void *p, size_t n,
+                                   usm__pointer *pointer)
+{
+    usm_block block;
+
+    if (usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS) ||
+        !usm__parts_unpooled_find(p, &block))
+        return usm__pointer_host(what, p, n);
+    pointer->is_far  = true;
+    pointer->is_ours = false;
+    return n <= block.size - (size_t)((const char *)p - (const char *)block.base)
+               ? USM_OK
+               : usm__fail(USM_E_SIZE,
+                           "%s: %zu bytes at %p would cross the end of the managed block", what, n,
+                           p);
+}
+
 usm_status usm__pointer_of(usm_queue *q, const char *what, const void *p, size_t n,
                            usm__pointer *pointer)
 {
@@ -118,7 +139,7 @@ usm_status usm__pointer_of(usm_queue *q, const char *what, const void *p, size_t
         return usm__fail(USM_E_INVALID_POINTER, "%s: a pointer is NULL", what);
     area = usm__map_find(p);
     fill_in(q, area ? area->pool : NULL, pointer);
-    return area ? check_block(what, area, p, n) : usm__pointer_host(what, p, n);
+    return area ? check_block(what, area, p, n) : fill_in_unpooled(q, what, p, n, pointer);
 }
 
 usm_status usm__marker(usm_queue *q, size_t ndeps, void *const *deps, void **ev)

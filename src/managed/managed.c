@@ -413,7 +413,7 @@ static usm_status make(usm_context *ctx, usm__spill *s, size_t size, usm__manage
     return st;
 }
 
-/* In the engine that buffers of the context have: the process's, unless it has limits of its own. */
+/* In the engine that buffers of the context have: the process's, unless it has its own limits. */
 static void *alloc_of(usm_context *ctx, size_t size)
 {
     usm__managed *r  = NULL;
@@ -573,6 +573,24 @@ usm_status usm_managed_advise(const void *p, size_t size, usm_buffer_advice advi
     return st;
 }
 
+/* A hint of a queue, which is done when it is submitted.  The others are of devices. */
+static usm_status advise_command(const void *p, size_t n, usm_advice advice)
+{
+    static const usm_buffer_advice as[] = {[USM_ADVICE_DEFAULT]    = USM_BUFFER_NORMAL,
+                                           [USM_ADVICE_SEQUENTIAL] = USM_BUFFER_SEQUENTIAL,
+                                           [USM_ADVICE_RANDOM]     = USM_BUFFER_RANDOM,
+                                           [USM_ADVICE_WILL_NEED]  = USM_BUFFER_WILL_NEED};
+    usm_block                      block;
+
+    if (!find_block(p, &block))
+        return USM_E_INVALID_POINTER;
+    if (n > block.size - (size_t)((const char *)p - (const char *)block.base))
+        return usm__fail(USM_E_SIZE, "[%p, +%zu) crosses the end of its managed block", p, n);
+    if (advice > USM_ADVICE_DEFAULT && advice < USM_ADVICE_SEQUENTIAL)
+        return USM_OK;
+    return usm_managed_advise(p, n, as[advice]);
+}
+
 /* ---- fork ---------------------------------------------------------------------------------- */
 
 /* The child has no ranges, and none of the threads. */
@@ -588,7 +606,8 @@ static void fork_managed(usm_fork_phase phase)
     managed.mechanism.fd = -1;
 }
 
-const usm_part usm__managed_part = {.name          = "managed",
-                                    .fork          = {{USM__RANK_MANAGED, fork_managed}},
-                                    .unpooled_free = free_managed,
-                                    .unpooled_find = find_block};
+const usm_part usm__managed_part = {.name            = "managed",
+                                    .fork            = {{USM__RANK_MANAGED, fork_managed}},
+                                    .unpooled_free   = free_managed,
+                                    .unpooled_find   = find_block,
+                                    .unpooled_advise = advise_command};

@@ -113,6 +113,21 @@ static bool is_mapped(const void *p)
     return mincore((void *)((uintptr_t)p & ~(page - 1)), 1, &in_core) == 0 || errno != ENOMEM;
 }
 
+/* Kernels of a processor whose memory the host shares are code of this process, and fault as the
+ * program does, even where its driver does not list system allocations (PoCL's). */
+static usm_status check_managed(const place *at, const void *p)
+{
+    const usm_device *dev = at->q->dev;
+
+    if (dev->desc.type == USM_DEVICE_TYPE_CPU &&
+        usm_device_has(dev, USM_ASPECT_USM_SHARED_ALLOCATIONS))
+        return USM_OK;
+    return usm__fail(USM_E_INVALID_POINTER,
+                     "%s %zu of kernel \"%s\": %p is managed memory, which %s cannot reach; copy "
+                     "it, or use a buffer",
+                     at->what, at->i, at->k->name, p, dev->term);
+}
+
 /* Checks memory that is not libusm's.  With system allocations it may be anyone's: malloc may have
  * reused an address that libusm freed, so only an address without any memory is refused. */
 static usm_status check_foreign(const place *at, const void *p)
@@ -121,6 +136,8 @@ static usm_status check_foreign(const place *at, const void *p)
 
     if (has_system && is_mapped(p))
         return USM_OK;
+    if (usm__parts_unpooled_find(p, &(usm_block){NULL, 0}))
+        return check_managed(at, p);
     if (usm__freed_recently(p))
         return usm__fail(USM_E_INVALID_POINTER, "%s %zu of kernel \"%s\": the block %p was freed",
                          at->what, at->i, at->k->name, p);
