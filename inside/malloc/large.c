@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Large blocks of malloc from a pool of libusm.
+/* Large blocks of malloc from a pool of libusm, or of managed memory (managed.c).
  *
  *     malloc.c --> this file --usm_pool--> slab --usm_area_source--> this file --> mmap()
  *
@@ -20,6 +20,8 @@
  * blocks, whose pool is the parent's: it gives back their pages and keeps the addresses.  Handlers of
  * others may allocate between those of libusm, which hold its locks: meanwhile the thread is marked. */
 #include "large.h"
+
+#include "managed.h"
 
 #include <errno.h>
 #include <link.h>
@@ -42,10 +44,13 @@
 _Atomic(size_t) large_least = SIZE_MAX;
 
 static struct {
-    _Atomic(usm_pool *) pool; /* NULL: not made yet.  Its store releases ctx, source, granules */
-    _Atomic(bool)       is_opening, is_child;
-    usm_context        *ctx;
-    usm_area_source     source;
+    /* Blocks come from now on; its store releases pool, ctx, source, and what managed.c has. */
+    _Atomic(bool)   is_open;
+    _Atomic(bool)   is_opening, is_child;
+    bool            is_managed; /* fixed by large_begin(): managed memory, and no pool            */
+    usm_pool       *pool;
+    usm_context    *ctx;
+    usm_area_source source;
     _Atomic(_Atomic(uint64_t) *) granules;             /* one bit for each: it is of an area */
     uintptr_t                    code_start, code_end; /* of libusm; fixed by large_begin() */
 } large;
@@ -128,24 +133,29 @@ static bool make_granules(void)
 static void fork_prepare(void)
 {
     is_inside = true;
+    if (large.is_managed)
+        managed_fork_prepare();
 }
 
 static void fork_parent(void)
 {
+    if (large.is_managed)
+        managed_fork_parent();
     is_inside = false;
 }
 
 static void fork_child(void)
 {
+    if (large.is_managed)
+        managed_fork_child();
     is_inside = false;
     atomic_store(&large.is_child, true);
     atomic_store(&large_least, SIZE_MAX);
 }
 
-static usm_pool *make_pool(void)
+static bool make_pool(void)
 {
     usm_native_desc native = USM_NATIVE_DESC_INIT;
-    usm_pool       *pool   = NULL;
 
     large.source           = (usm_area_source)USM_AREA_SOURCE_INIT;
     large.source.kinds     = USM_SOURCE_HOST;
@@ -154,32 +164,33 @@ static usm_pool *make_pool(void)
     large.source.free      = give_area;
     native.backend         = "source";
     native.handle          = &large.source;
-    if (make_granules() && usm_context_from_native(&native, &large.ctx) == USM_OK &&
-        usm_pool_create(large.ctx, NULL, USM_HOST, NULL, &pool) == USM_OK &&
-        pthread_atfork(fork_prepare, fork_parent, fork_child) == 0)
-        return pool;
-    (void)fprintf(stderr, "usm: the C library serves large blocks itself: %s\n", usm_last_error());
-    usm_pool_destroy(pool);
-    return NULL;
+    return make_granules() && usm_context_from_native(&native, &large.ctx) == USM_OK &&
+           usm_pool_create(large.ctx, NULL, USM_HOST, NULL, &large.pool) == USM_OK;
 }
 
-/* Threads do not wait for the one that makes it, because it may wait for them in the loader.  A
- * thread that were cancelled in here would take its program's malloc with it. */
-static usm_pool *open_pool(void)
+/* Threads do not wait for the one that opens, because it may wait for them in the loader.  A thread
+ * that were cancelled in here would take its program's malloc with it. */
+static bool open_once(void)
 {
-    usm_pool *pool = NULL;
-    int       cancel;
+    const char *why = NULL;
+    bool        is_open;
+    int         cancel;
 
     if (atomic_exchange(&large.is_opening, true))
-        return NULL;
+        return false;
     (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    pool = make_pool();
-    if (pool)
-        atomic_store_explicit(&large.pool, pool, memory_order_release);
-    else
+    is_open = (large.is_managed ? managed_open(&why) : make_pool()) &&
+              pthread_atfork(fork_prepare, fork_parent, fork_child) == 0;
+    if (is_open) {
+        atomic_store_explicit(&large.is_open, true, memory_order_release);
+    } else {
         atomic_store(&large_least, SIZE_MAX);
+        (void)fprintf(stderr, "usm: the C library serves large blocks itself: %s\n",
+                      why ? why : usm_last_error());
+        usm_pool_destroy(large.pool);
+    }
     (void)pthread_setcancelstate(cancel, NULL);
-    return pool;
+    return is_open;
 }
 
 static int find_code(struct dl_phdr_info *object, size_t size, void *given)
@@ -200,8 +211,9 @@ static int find_code(struct dl_phdr_info *object, size_t size, void *given)
     return 0;
 }
 
-void large_begin(size_t least)
+void large_begin(size_t least, bool is_managed)
 {
+    large.is_managed = is_managed;
     (void)dl_iterate_phdr(find_code, (void *)(uintptr_t)usm_pool_aligned_alloc);
     atomic_store(&large_least, least);
 }
@@ -217,18 +229,16 @@ void *large_alloc(size_t align, size_t size, const void *caller, bool *is_refuse
 {
     int        saved = errno;
     usm_status st    = USM_OK;
-    usm_pool  *pool;
-    void      *p = NULL;
+    void      *p     = NULL;
 
     *is_refused = false;
-    if (is_inside || is_libusm(caller))
+    if (is_inside || is_libusm(caller) || (large.is_managed && align > GRANULE))
         return NULL;
     is_inside = true;
-    pool      = atomic_load_explicit(&large.pool, memory_order_acquire);
-    if (!pool)
-        pool = open_pool();
-    if (pool) {
-        p  = usm_pool_aligned_alloc(pool, align > PAGE ? align : PAGE, size);
+    if (atomic_load_explicit(&large.is_open, memory_order_acquire) || open_once()) {
+        p  = large.is_managed
+                 ? managed_alloc(size)
+                 : usm_pool_aligned_alloc(large.pool, align > PAGE ? align : PAGE, size);
         st = p ? USM_OK : usm_last_status();
     }
     is_inside   = false;
@@ -241,8 +251,11 @@ bool large_find(const void *p, size_t *size)
 {
     void                    *base = NULL;
     uint64_t                 bit;
-    const _Atomic(uint64_t) *word = word_of(p, &bit);
+    const _Atomic(uint64_t) *word;
 
+    if (large.is_managed)
+        return managed_find(p, size);
+    word = word_of(p, &bit);
     return word && (atomic_load_explicit(word, memory_order_relaxed) & bit) != 0 &&
            usm_get_address_range(p, large.ctx, &base, size) == USM_OK && base == p;
 }
@@ -253,6 +266,10 @@ void large_free(void *p, size_t size)
 {
     bool is_child = atomic_load_explicit(&large.is_child, memory_order_relaxed);
 
+    if (large.is_managed) {
+        managed_free(p, size);
+        return;
+    }
     (void)madvise(p, size & ~(PAGE - 1), is_child ? MADV_DONTNEED : MADV_FREE);
     if (!is_child)
         usm_free(p);
@@ -263,6 +280,8 @@ void large_zero(void *p, size_t size)
 {
     size_t whole = size & ~(PAGE - 1);
 
+    if (large.is_managed)
+        return;                                /* fresh, and zero */
     if (madvise(p, whole, MADV_DONTNEED) != 0) /* locked in memory */
         whole = 0;
     memset((char *)p + whole, 0, size - whole);

@@ -17,15 +17,16 @@ static inline bool large_is(size_t size)
     return __builtin_expect(size >= atomic_load_explicit(&large_least, memory_order_relaxed), 0);
 }
 
-/* From now on blocks of `least` bytes and more are large. */
-void large_begin(size_t least);
+/* From now on blocks of `least` bytes and more are large; is_managed: they are managed memory, not of
+ * a pool. */
+void large_begin(size_t least, bool is_managed);
 
 /* Allocates at a multiple of `align`, and of 4096; pre: large_is(size).  `caller` is the address that
  * the allocation returns to.  NULL: either memory is short (*is_refused, and errno is ENOMEM), or
  * the block is not for the pool: the C library is to serve it. */
 void *large_alloc(size_t align, size_t size, const void *caller, bool *is_refused);
 
-/* True if p is the start of a live block of the pool, of *size bytes. */
+/* True if p is the start of a live large block, of *size bytes. */
 bool large_find(const void *p, size_t *size);
 
 /* Both of a block that large_find() found. */

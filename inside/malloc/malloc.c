@@ -82,10 +82,10 @@ static bool is_early(const void *p)
 static __attribute__((constructor)) void begin(void)
 {
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): before the program's own code */
-    const char *least = getenv("USM_INSIDE_MALLOC");
+    const char *least = getenv("USM_INSIDE_MALLOC"), *managed = getenv("USM_INSIDE_MANAGED");
 
     if (is_ready() && next.malloc == __libc_malloc && least && strtoull(least, NULL, 10) > 0)
-        large_begin((size_t)strtoull(least, NULL, 10));
+        large_begin((size_t)strtoull(least, NULL, 10), managed && strcmp(managed, "1") == 0);
 }
 
 /* ---- malloc and its family ----------------------------------------------------------------------- */

@@ -29,6 +29,7 @@ static const char help[] =
     "      --off NAME    leave a seam out; may be given again: umf (SYCL over Level Zero),\n"
     "                    opencl, malloc, level-zero\n"
     "  -m, --malloc SIZE malloc's blocks of SIZE and more come from a pool too: 64K or more\n"
+    "      --managed     ... or from managed memory, which outgrows the limit: needs --malloc\n"
     "  -z, --level-zero  memory of Level Zero programs without SYCL comes from pools too; not for\n"
     "                    those that share blocks with other processes by their start\n"
     "  -l, --limit TEXT  most memory to hold, as device:4G (USM_MEMORY_LIMIT)\n"
@@ -59,7 +60,7 @@ static const seam seams[] = {
 #define LEAST_MALLOC ((uint64_t)64 << 10)
 
 typedef struct command_line {
-    bool        is_verbose, wants_report, wants_level_zero;
+    bool        is_verbose, wants_report, wants_level_zero, wants_managed;
     const char *limit;
     uint32_t    off;   /* bit i: seams[i]                                   */
     uint64_t    least; /* of malloc's blocks, those from the pool; 0: none is */
@@ -97,6 +98,7 @@ static const tool_option options[] = {
     {.name = "off", 0, TOOL_CALL, 0, take_off},
     {.name = "limit", 'l', TOOL_CALL, 0, take_limit},
     {.name = "malloc", 'm', TOOL_SIZE, offsetof(command_line, least), .wants = WANTS_MALLOC},
+    {.name = "managed", 0, TOOL_FLAG, offsetof(command_line, wants_managed)},
     {.name = "level-zero", 'z', TOOL_FLAG, offsetof(command_line, wants_level_zero)},
     {.name = "report", 'r', TOOL_FLAG, offsetof(command_line, wants_report)},
     {.name = NULL},
@@ -177,7 +179,7 @@ static bool set_least(const command_line *c)
     char text[24];
 
     (void)snprintf(text, sizeof text, "%llu", (unsigned long long)c->least);
-    return set("USM_INSIDE_MALLOC", text);
+    return set("USM_INSIDE_MALLOC", text) && (!c->wants_managed || set("USM_INSIDE_MANAGED", "1"));
 }
 
 /* Puts the library where the first of the drivers was that the loader is to open, and tells it that
@@ -281,5 +283,7 @@ int main(int argc, char **argv)
         return tool_misuse(&exec_tool, "which program is to be run?");
     if (c.least && c.least < LEAST_MALLOC) /* libusm's own files and tables stay below it */
         return tool_misuse(&exec_tool, WANTS_MALLOC);
+    if (c.wants_managed && !c.least)
+        return tool_misuse(&exec_tool, "--managed wants --malloc SIZE besides");
     return run(&c, argv + optind);
 }
