@@ -140,27 +140,29 @@ class Array(Addressed):
     def __sycl_usm_array_interface__(self) -> dict[str, Any]:
         interface = self.memory.__sycl_usm_array_interface__
         self.place.queue.wait()
-        interface.update(data=(self.ptr, True), shape=self.shape, typestr=self.dtype.str)
+        # As in dpctl, the flag of an array says `read only`; that of memory, `writable`.
+        interface.update(data=(self.ptr, False), shape=self.shape, typestr=self.dtype.str)
         return interface
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if self.kind == DEVICE:
-            return self._dpnp().__dlpack_device__()
+            return self.dpnp().__dlpack_device__()
         return 1, 0  # kDLCPU
 
     def __dlpack__(self, **arguments: Any) -> Any:
         if self.kind == DEVICE:
-            return self._dpnp().__dlpack__(**arguments)
+            return self.dpnp().__dlpack__(**arguments)
         return self.numpy().__dlpack__(**arguments)
 
-    def _dpnp(self) -> Any:
-        if self.memory._syclobj is None:
-            raise BufferError("DLPack has no place for device memory outside of a SYCL context: "
+    def dpnp(self) -> Any:
+        """The dpnp.ndarray over it, of the queue that the context came from."""
+        queue = self.memory._syclobj
+        if queue is None:
+            raise BufferError("dpnp and DLPack know device memory inside SYCL contexts only: "
                               "to_numpy() copies it, Context.from_dpctl() makes such a context")
-        if self.offset:
-            raise BufferError("DLPack takes device memory from its start")
-        self.place.queue.wait()
-        return self.memory.dpnp(self.dtype, self.shape)
+        import dpnp
+        from dpctl.memory import as_usm_memory
+        return dpnp.ndarray(self.shape, self.dtype, buffer=as_usm_memory(self), sycl_queue=queue)
 
     def fill(self, value: Any) -> Event:
         """Each element becomes `value`."""
@@ -169,7 +171,7 @@ class Array(Addressed):
     def copy_from(self, source: Any) -> Event:
         """An Array, or what NumPy makes an array of."""
         if not isinstance(source, Array):
-            source = numpy.ascontiguousarray(source, self.dtype)
+            source = numpy.asarray(source, self.dtype, order="C")
         if tuple(source.shape) != self.shape or source.dtype != self.dtype:
             raise ValueError("an array of {} {} cannot be copied to one of {} {}".format(
                 source.shape, source.dtype, self.shape, self.dtype))

@@ -38,8 +38,9 @@ def kernels_or_skip(test):
 
 class Arrays(unittest.TestCase):
     def test_values_come_back(self):
-        for dtype in ("i1", "f4", "f8", "c16", "M8[s]"):
-            values = numpy.arange(24).astype(dtype).reshape(2, 3, 4)
+        for values in (*(numpy.arange(24).astype(dtype).reshape(2, 3, 4)
+                         for dtype in ("i1", "f4", "f8", "c16", "M8[s]")),
+                       numpy.array(5.0), numpy.zeros((0, 3)), numpy.arange(12.0)[::-3]):
             array = usm.asarray(values)
             self.assertEqual((array.shape, array.dtype), (values.shape, values.dtype))
             self.assertTrue((array.to_numpy() == values).all())
@@ -147,12 +148,15 @@ class Beside(unittest.TestCase):
             self.skipTest("SYCL has no unified shared memory on {}".format(queue.sycl_device.name))
         with usm.device_context(usm.Context.from_dpctl(queue)):
             array = usm.full((4, 5), 3, kind="device")
+            shared = usm.full((4, 5), 3, kind="shared")
         self.assertEqual(as_usm_memory(array)._pointer, array.ptr)
-        view = dpnp.from_dlpack(array)
-        self.assertEqual((view.get_array()._pointer, view.shape), (array.ptr, (4, 5)))
-        view += 1
-        queue.wait()
-        self.assertEqual(array.to_numpy().tolist(), [[4] * 5] * 4)
+        for taken, view in ((array, dpnp.from_dlpack(array)), (array[2:], array[2:].dpnp()),
+                            (array[1], dpnp.from_dlpack(array[1])), (shared, shared.dpnp())):
+            self.assertEqual((view.get_array()._pointer, view.shape), (taken.ptr, taken.shape))
+            before = taken.to_numpy()
+            view += 1
+            queue.wait()
+            self.assertTrue((taken.to_numpy() == before + 1).all())
 
     def test_pyopencl(self):
         try:
