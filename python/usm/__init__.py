@@ -46,7 +46,7 @@ LATER = {"_array": ("Array", "Place", "empty", "full", "zeros", "asarray", "spli
          "_managed": ("managed", "pinned", "advise", "save"), "_profile": ("profile",)}
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> typing.Any:
     if name == "open":  # usm.open() is what makes a File
         name = "File"
     for module, names in LATER.items():
@@ -55,7 +55,7 @@ def __getattr__(name):
     raise AttributeError("usm has no {}".format(name))
 
 
-def library_version():
+def library_version() -> tuple[int, int, int]:
     """(major, minor, patch) of the loaded libusm.so."""
     number = lib.usm_version()
     return number // 10000, number // 100 % 100, number % 100

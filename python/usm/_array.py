@@ -97,10 +97,21 @@ class Array(Addressed):
         self.place, self.offset = place, offset
         self.nbytes = math.prod(shape) * dtype.itemsize
 
-    kind = property(lambda self: self.memory.kind)
-    size = property(lambda self: math.prod(self.shape))
-    ndim = property(lambda self: len(self.shape))
-    ptr = property(lambda self: self.memory.ptr + self.offset)
+    @property
+    def kind(self) -> str:
+        return self.memory.kind
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def ptr(self) -> int:
+        return self.memory.ptr + self.offset
 
     def __len__(self) -> int:
         if not self.shape:
@@ -146,7 +157,8 @@ class Array(Addressed):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if self.kind == DEVICE:
-            return self.dpnp().__dlpack_device__()
+            device: tuple[int, int] = self.dpnp().__dlpack_device__()
+            return device
         return 1, 0  # kDLCPU
 
     def __dlpack__(self, **arguments: Any) -> Any:

@@ -8,12 +8,18 @@ What is asked for is given back: SYCL adds a reference to each OpenCL handle it 
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import glob
 import os
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 from . import _library as c
+
+if TYPE_CHECKING:
+    from ._objects import Context, Queue
 
 BACKENDS = {1 << 17: "level_zero", 1 << 18: "opencl"}
 OTHERS = {1 << 16: "CUDA", 1 << 19: "HIP"}
@@ -24,7 +30,7 @@ GET_NATIVE = {
 }
 
 
-def loaded(names):
+def loaded(names: Sequence[str]) -> ctypes.CDLL:
     """The first of the libraries that is in the process."""
     for name in names:
         with contextlib.suppress(OSError):
@@ -33,22 +39,22 @@ def loaded(names):
         ", ".join(names)))
 
 
-def declare(function, result, *arguments):
+def declare(function: Any, result: Any, *arguments: Any) -> Any:
     function.restype, function.argtypes = result, arguments
     return function
 
 
 class Interface:
     """The functions, once a process."""
-    _one = None
+    _one: Interface | None = None
 
     @classmethod
-    def get(cls):
+    def get(cls) -> Interface:
         if cls._one is None:
             cls._one = cls()
         return cls._one
 
-    def __init__(self):
+    def __init__(self) -> None:
         import dpctl
         folder = os.path.dirname(dpctl.__file__)
         dpctl_c = loaded(sorted(glob.glob(os.path.join(folder, "libDPCTLSyclInterface.so*")))
@@ -68,7 +74,7 @@ class Interface:
                                     ctypes.POINTER(c.c_int))
 
 
-def release_opencl(what, handle):
+def release_opencl(what: str, handle: Any) -> None:
     """Gives back the reference that SYCL added.  Any loader will do: the handle knows its driver."""
     try:
         loader = loaded(["libOpenCL.so.1"])
@@ -79,7 +85,7 @@ def release_opencl(what, handle):
     declare(getattr(loader, release), c.c_int, c.c_void_p)(handle)
 
 
-def backend_of(queue):
+def backend_of(queue: Any) -> str:
     number = Interface.get().backend(queue.addressof_ref())
     if number not in BACKENDS:
         raise c.Error(-5, "libusm has no backend for the queue's, {}: choose an OpenCL or a Level "
@@ -89,7 +95,7 @@ def backend_of(queue):
 
 
 @contextlib.contextmanager
-def native(queue, what, backend):
+def native(queue: Any, what: str, backend: str) -> Iterator[Any]:
     """The native context or device of the queue while the body runs."""
     interface = Interface.get()
     get = interface.queue_context if what == "context" else interface.queue_device
@@ -107,7 +113,7 @@ def native(queue, what, backend):
         interface.delete[what](reference)
 
 
-def context(cls, queue):
+def context(cls: type[Context], queue: Any) -> Context:
     """For Context.from_dpctl().  Over OpenCL libusm holds a reference of its own; over Level Zero
     the queue, which is held in any case, holds the context."""
     backend = backend_of(queue)
@@ -115,7 +121,7 @@ def context(cls, queue):
         return cls.from_native(backend, handle, [device], keep=queue, syclobj=queue)
 
 
-def queue(cls, owner, of):
+def queue(cls: type[Queue], owner: Context, of: Any) -> Queue:
     """For Queue.from_dpctl()."""
     backend = backend_of(of)
     is_list = c.c_int(0)

@@ -14,7 +14,7 @@ import math
 import operator
 import os
 import sys
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import numpy
 
@@ -93,7 +93,8 @@ class File:
     def _buffer(self) -> int:
         if not self._handle.close.alive:
             raise ValueError("{} was closed".format(self.path))
-        return self._handle.value
+        handle: int = self._handle.value
+        return handle
 
     def commit(self) -> None:
         """Writes what was changed to the file, all of it or, after a crash, none of each block."""
@@ -151,8 +152,9 @@ def read_header_3(file: Any) -> tuple[tuple[int, ...], bool, numpy.dtype]:
             numpy.lib.format.descr_to_dtype(header["descr"]))
 
 
-READERS = {1: numpy.lib.format.read_array_header_1_0, 2: numpy.lib.format.read_array_header_2_0,
-           3: read_header_3}
+READERS: dict[int, Callable[[Any], Any]] = {
+    1: numpy.lib.format.read_array_header_1_0, 2: numpy.lib.format.read_array_header_2_0,
+    3: read_header_3}
 
 
 def read_header(file: Any) -> tuple[tuple[int, ...], numpy.dtype, bool]:

@@ -4,10 +4,13 @@ Here: the library, its structures, Error.  Not here: objects (objects.py).
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
+from __future__ import annotations
+
 import ctypes
 import ctypes.util
 import glob
 import os
+from typing import Any, Iterator
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -97,7 +100,7 @@ class Access(ctypes.Structure):
                 ("mode", c_int), ("state", c_uint32), ("opaque", c_void_p), ROOM]
 
 
-def make(structure):
+def make(structure: Any) -> Any:
     """A structure with its size and zeroes, as the INIT macros make it."""
     value = structure()
     value.struct_size = ctypes.sizeof(structure)
@@ -107,7 +110,7 @@ def make(structure):
 # name: (result, argument...); a result of None is checked as a status.
 STATUS = None
 POINTERS = ctypes.POINTER(c_void_p)
-FUNCTIONS = {
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "usm_version": (c_int,),
     "usm_status_name": (c_char_p, c_int),
     "usm_last_error": (c_char_p,),
@@ -169,9 +172,9 @@ class Error(Exception):
     """A function of libusm failed: .status is the number, .name the constant, .story the sentence
     that says what was wrong and what to do."""
 
-    def __init__(self, status, story):
+    def __init__(self, status: int, story: str):
         self.status = status
-        self.name = lib.usm_status_name(status).decode()
+        self.name: str = lib.usm_status_name(status).decode()
         self.story = story
         super().__init__("{}: {}".format(self.name, story))
 
@@ -183,13 +186,13 @@ class OutOfMemory(Error, MemoryError):
 OUT_OF_MEMORY = (-3, -4, -16)  # USM_E_NO_MEMORY, USM_E_BUDGET, USM_E_SIZE
 
 
-def failure(status):
+def failure(status: int) -> Error:
     """The exception for the calling thread's last failure."""
     kind = OutOfMemory if status in OUT_OF_MEMORY else Error
     return kind(status, lib.usm_last_error().decode(errors="replace"))
 
 
-def check(status, _function=None, _arguments=None):
+def check(status: int, _function: Any = None, _arguments: Any = None) -> int:
     """For ctypes: a status that is none of success becomes an exception."""
     if status != 0:
         raise failure(status)
@@ -198,7 +201,7 @@ def check(status, _function=None, _arguments=None):
 
 # --- the library -------------------------------------------------------------------------------
 
-def candidates():
+def candidates() -> Iterator[str]:
     """Where libusm.so may be, the likeliest first."""
     named = os.environ.get("USM_LIBRARY")
     if named:
@@ -213,7 +216,7 @@ def candidates():
         yield found
 
 
-def load():
+def load() -> Any:
     """Opens it, its symbols for nobody else's eyes."""
     tried = []
     for path in candidates():
