@@ -7,11 +7,13 @@ USM_LIBRARY tests the sources over a build; without it the installed package is 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
 import copy
+import faulthandler
 import gc
 import io
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -242,6 +244,7 @@ class Processes(unittest.TestCase):
         array[:] = 5
         child = os.fork()
         if child == 0:
+            faulthandler.disable()  # pytest turns it on
             array[0] = 1  # ends it
             os._exit(0)
         self.assertEqual(os.WTERMSIG(os.waitpid(child, 0)[1]), signal.SIGSEGV)
@@ -252,6 +255,17 @@ class Processes(unittest.TestCase):
             os._exit(7)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
         self.assertEqual(array.sum(), 5000)
+
+    def test_threads_may_use_it_until_the_process_ends(self):
+        code = ("import atexit, threading, usm\n"
+                "array = usm.managed({}, 'f8')\n"
+                "def work():\n"
+                "    while True: array[::512] += 1\n"
+                "threading.Thread(target=work, daemon=True).start()\n"
+                "atexit.register(array.sum)\n".format(LARGE))
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+        done = subprocess.run([sys.executable, "-c", code], env=environment, timeout=100)
+        self.assertEqual(done.returncode, 0)
 
 
 if __name__ == "__main__":
