@@ -355,6 +355,9 @@ class rambrainGlobalCriticalSectionControl
     }
     void start()
     {
+        if (lock_.try_lock())
+            return;
+        const detail::waiting self;
         lock_.lock();
     }
     void stop()

@@ -6,11 +6,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <future>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -227,6 +231,116 @@ void small_objects_far_apart_leave_room()
     EXPECT(wrong == 0);
 }
 
+/* Each second object is in use: they are half of the memory, and parts of all blocks. */
+void half_of_memory_can_be_in_use_wherever_it_is()
+{
+    constexpr std::size_t          n = 1024, length = 8 * kib / sizeof(int);
+    managedFileSwap                swap(16 * mib, "rambrainswap-%d-%d");
+    cyclicManagedMemory            manager(&swap, 4 * mib);
+    std::vector<managedPtr<int>>   objects;
+    std::vector<std::future<bool>> threads;
+
+    for (std::size_t i = 0; i < n; i++)
+        objects.emplace_back(length, int(i));
+    for (std::size_t t = 0; t < 2; t++)
+        threads.push_back(std::async(std::launch::async, [&objects, t] {
+            std::vector<std::unique_ptr<adhereTo<int>>> in_use;
+            bool                                        is_right = true;
+
+            for (std::size_t i = t * n / 2; i < (t + 1) * n / 2; i += 4) {
+                in_use.push_back(std::make_unique<adhereTo<int>>(objects[i]));
+                static_cast<int *>(*in_use.back())[length - 1] += 1;
+            }
+            for (std::size_t k = 0; k < in_use.size(); k++)
+                is_right &= in_use[k]->get()[0] == int(t * n / 2 + k * 4);
+            return is_right;
+        }));
+    for (std::future<bool> &thread : threads)
+        EXPECT(thread.get());
+    for (std::size_t i = 0; i < n; i++) {
+        const adhereTo<int> a(objects[i]);
+        const int          *x = a;
+
+        EXPECT(x[0] == int(i) && x[length - 1] == int(i) + (i % 4 == 0));
+    }
+    EXPECT(manager.checkCycle());
+}
+
+/* Objects of a quarter of the memory; little waiting for what others hold. */
+struct quarters {
+    quarters()
+    {
+        (void)usm_config_set("spill_wait", "30");
+        for (int i = 0; i < 8; i++)
+            rows.emplace_back(mib / sizeof(int), i);
+    }
+    ~quarters()
+    {
+        rows.clear();
+        (void)usm_config_set("spill_wait", nullptr);
+    }
+    managedFileSwap              swap{16 * mib, "rambrainswap-%d-%d"};
+    cyclicManagedMemory          manager{&swap, 4 * mib};
+    std::vector<managedPtr<int>> rows;
+};
+
+void a_thread_waits_as_long_as_others_can_leave()
+{
+    quarters           q;
+    std::promise<void> all_held;
+    std::future<bool>  late;
+    std::thread        holder([&] {
+        adhereTo<int> a(q.rows[0]), b(q.rows[1]), c(q.rows[2]), d(q.rows[3]);
+
+        for (adhereTo<int> *each : {&a, &b, &c, &d})
+            (void)static_cast<int *>(*each);
+        all_held.set_value();
+        std::this_thread::sleep_for(std::chrono::milliseconds(200)); /* more than the wait */
+    });
+
+    all_held.get_future().wait();
+    {
+        const adhereTo<int> a(q.rows[4]);
+        const int          *x = a;
+
+        EXPECT(x[0] == 4);
+    }
+    holder.join();
+}
+
+/* A thread alone, and two that wait for each other: one of them gets what the other had. */
+void who_would_wait_forever_fails()
+{
+    quarters                       q;
+    std::vector<std::future<bool>> threads;
+    std::atomic<int>               ready{0};
+
+    EXPECT(is_refused([&] {
+        std::vector<adhereTo<int>> all(q.rows.begin(), q.rows.end());
+
+        for (adhereTo<int> &each : all)
+            (void)static_cast<int *>(each);
+    }));
+    for (std::size_t t = 0; t < 2; t++)
+        threads.push_back(std::async(std::launch::async, [&q, &ready, t] {
+            const auto first = q.rows.begin() + std::ptrdiff_t(4 * t);
+
+            return is_refused([&] {
+                std::vector<adhereTo<int>> own(first, first + 2);
+
+                for (adhereTo<int> &each : own)
+                    (void)static_cast<int *>(each);
+                for (ready++; ready < 2;)
+                    std::this_thread::yield();
+                std::vector<adhereTo<int>> more(first + 2, first + 4);
+                for (adhereTo<int> &each : more)
+                    (void)static_cast<int *>(each);
+            });
+        }));
+    EXPECT(threads[0].get() + threads[1].get() < 2);
+    EXPECT(q.manager.checkCycle());
+}
+
 void the_configuration_file_is_read()
 {
     const char   *folder = std::getenv("TMPDIR");
@@ -260,8 +374,10 @@ int cases_of_rambrain()
     return check::run(rows_outgrow_memory_in_four_threads, an_adherence_says_what_it_does,
                       elements_are_constructed_and_destroyed, dimensions_share_their_rows,
                       limits_are_kept_and_change, a_limit_that_cannot_be_met_changes_nothing,
- small_objects_far_apart_leave_room, the_configuration_file_is_read,
-                      managers_replace_each_other);
+ small_objects_far_apart_leave_room,
+                      half_of_memory_can_be_in_use_wherever_it_is,
+                      a_thread_waits_as_long_as_others_can_leave, who_would_wait_forever_fails,
+                      the_configuration_file_is_read, managers_replace_each_other);
 }
 
 } // namespace

@@ -1,26 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /** @file
- * Managers, swaps and objects of usm/rambrain.hpp, which includes this file.
- *
- * The hit path.  A chunk has one open usm_access for all who adhere to it, and a word:
- *
- *     PINNED  the access is open: the address is valid       WRITABLE  it is open for writing
- *     BUSY    one thread opens it without the lock           count     who adheres
- *     WROTE   one who adheres writes     DIRTIED  somebody wrote since the access was opened
- *
- * The access stays open when the last one leaves, so adhering again is one compare-and-swap.  The
- * manager closes accesses that nobody uses when its objects do not fit in memory together: the
- * oldest first, until an eighth of the memory is pinned.  All changes of the word but entering and
- * leaving a pinned chunk are made under the manager's lock. */
+ * Managers, swaps and objects of usm/rambrain.hpp, which includes this file. */
 #ifndef USM_RAMBRAIN_MEMORY_HPP
 #define USM_RAMBRAIN_MEMORY_HPP
 
 #include <usm/buffer.h>
 #include <usm/context.h>
 #include <usm/device.h>
+#include <usm/pool.h>
 #include <usm/status.h>
 #include <usm/version.h>
 
+#include <usm/rambrain/chunk.hpp>
 #include <usm/rambrain/config.hpp>
 
 #include <algorithm>
@@ -33,136 +24,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 namespace rambrain
 {
-
-class managedMemory;
-
-/** What is known of an object: read by tests and by statistics. */
-enum memoryStatus {
-    MEM_ALLOCATED             = 4, /**< nobody adheres to it */
-    MEM_ALLOCATED_INUSE_READ  = 5,
-    MEM_ALLOCATED_INUSE_WRITE = 7
-};
-
-/* ---- objects ------------------------------------------------------------------------- */
-
-/** An object of one managedPtr and its copies. */
-class managedMemoryChunk
-{
-  public:
-    /** A memoryStatus, computed when it is read. */
-    class status_view
-    {
-      public:
-        explicit status_view(const std::atomic<std::uint32_t> &word) : word_(word)
-        {
-        }
-        operator memoryStatus() const
-        {
-            std::uint32_t w = word_.load(std::memory_order_relaxed);
-
-            if ((w & COUNT) == 0)
-                return MEM_ALLOCATED;
-            return w & WROTE ? MEM_ALLOCATED_INUSE_WRITE : MEM_ALLOCATED_INUSE_READ;
-        }
-
-      private:
-        const std::atomic<std::uint32_t> &word_;
-    };
-
-  private:
-    std::atomic<std::uint32_t> word_{0};
-
-  public:
-    const global_bytesize size;
-    status_view           status{word_};
-    void                 *locPtr = nullptr; /**< valid while somebody adheres */
-
-    explicit managedMemoryChunk(global_bytesize bytes) : size(bytes)
-    {
-    }
-
-    /** Enters if the object is in memory, in the right mode.  The acquire pairs with the release of
-     * the thread that opened the access: locPtr and the bytes are visible. */
-    bool try_enter(std::uint32_t bits) noexcept
-    {
-        std::uint32_t need = PINNED | (bits ? WRITABLE : 0), w = word_.load(relaxed);
-
-        do
-            if ((w & (need | BUSY)) != need)
-                return false;
-        while (!word_.compare_exchange_weak(w, (w + 1) | bits, std::memory_order_acquire, relaxed));
-        /* A count for statistics: that two threads now and then count one is good enough. */
-        hits_.store(hits_.load(relaxed) + 1, relaxed);
-        return true;
-    }
-    /** The release pairs with the acquire of who closes the access: the bytes are written. */
-    void leave() noexcept
-    {
-        std::uint32_t w = word_.load(relaxed), next;
-
-        do {
-            next = w - 1;
-            if ((next & COUNT) == 0)
-                next &= ~WROTE;
-        } while (!word_.compare_exchange_weak(w, next, std::memory_order_release, relaxed));
-    }
-    /** pre: the caller has entered.  False: the access is not open for writing. */
-    bool try_write() noexcept
-    {
-        std::uint32_t w = word_.load(relaxed);
-
-        while ((w & WRITES) != WRITES) {
-            if (!(w & WRITABLE))
-                return false;
-            if (word_.compare_exchange_weak(w, w | WRITES, relaxed))
-                break;
-        }
-        return true;
-    }
-    void acquire(std::uint32_t bits);
-    void upgrade();
-    void will_need();
-    void retain() noexcept
-    {
-        refs_.fetch_add(1, relaxed);
-    }
-    void mfree();
-    bool has_content() const noexcept
-    {
-        return manager_.load(relaxed) != nullptr;
-    }
-    bool is_in_use() const noexcept
-    {
-        return (word_.load(relaxed) & COUNT) != 0;
-    }
-    /** True for the last one.  Others' writes to the object come before its end. */
-    bool drop() noexcept
-    {
-        return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1;
-    }
-
-    static constexpr std::uint32_t WROTE = 1u << 27, DIRTIED = 1u << 28, WRITES = WROTE | DIRTIED;
-
-  private:
-    friend class managedMemory;
-    static constexpr std::uint32_t     PINNED = 1u << 31, WRITABLE = 1u << 30, BUSY = 1u << 29;
-    static constexpr std::uint32_t     COUNT   = WROTE - 1;
-    static constexpr std::memory_order relaxed = std::memory_order_relaxed;
-
-    std::atomic<std::uint32_t>   refs_{1};
-    std::atomic<std::uint64_t>   hits_{0};
-    std::atomic<managedMemory *> manager_{nullptr}; /* null: it is gone, and the content with it */
-    usm_buffer                  *buf_ = nullptr;
-    /* Guarded by the manager's lock. */
-    bool                                      writes_often_ = false; /* the last access wrote */
-    usm_access                                access_{};
-    std::list<managedMemoryChunk *>::iterator in_all_, in_pinned_;
-};
 
 /* ---- managers ------------------------------------------------------------------------ */
 
@@ -258,8 +125,9 @@ class managedMemory
         throw memoryException(what);
     }
     global_bytesize rounded(global_bytesize size) const;
-    global_bytesize held_by(const managedMemoryChunk *chunk) const;
-    bool            fits(global_bytesize more) const;
+    bool            shares_block(global_bytesize size) const;
+    global_bytesize in_whole_blocks(global_bytesize size) const;
+    bool            fits() const;
     void            reserve(global_bytesize size);
     void            account(std::int64_t change);
     usm_context    *make_context(global_bytesize limit) const;
@@ -267,13 +135,22 @@ class managedMemory
     usm_buffer     *make_buffer(usm_context *ctx, global_bytesize size) const;
     usm_buffer     *copy(const managedMemoryChunk *chunk, usm_context *ctx) const;
     void            move_all(usm_context *ctx);
-    void            make_room(global_bytesize size);
-    std::size_t     close_idle();
-    bool            close(managedMemoryChunk *chunk);
-    void            end_access(managedMemoryChunk *chunk);
+    global_bytesize would_hold(const managedMemoryChunk *chunk) const;
+    void            hold(managedMemoryChunk *chunk);
+    void            unhold(managedMemoryChunk *chunk);
+    bool            is_better_apart(global_bytesize size, global_bytesize need) const;
+    void            copy_apart(managedMemoryChunk *chunk) const;
+    bool            put_back(managedMemoryChunk *chunk, guard &lock) const;
+    void            make_room(global_bytesize size, guard &lock);
+    std::size_t     close_idle(guard &lock);
+    bool            close(managedMemoryChunk *chunk, guard &lock);
+    void            end_access(managedMemoryChunk *chunk) const;
+    void            unpin(managedMemoryChunk *chunk);
     usm_status      open(managedMemoryChunk *chunk, guard &lock, bool is_writer);
     void            make_writable(managedMemoryChunk *chunk);
     void            entered(managedMemoryChunk *chunk, bool is_writer, std::uint32_t bits);
+    bool            is_held_by_others() const;
+    bool            may_wait(std::uint64_t *seen, guard &lock);
     numbers         stats() const;
 
     mutable std::mutex           lock_;
@@ -286,52 +163,19 @@ class managedMemory
 
   private:
     /* Guarded by lock_. */
-    usm_context    *ctx_   = nullptr; /* made for the first object */
-    std::size_t     block_ = 0;
+    usm_context    *ctx_    = nullptr; /* made for the first object               */
+    usm_pool       *apart_  = nullptr; /* of chunks that are apart; NULL: none was */
+    global_bytesize memory_ = 0;       /* the context's, for blocks and apart      */
+    std::size_t     block_  = 0;
     chunk_list      all_, pinned_;                    /* the latter by age                       */
-    global_bytesize in_blocks_ = 0, pinned_size_ = 0; /* of all, of the pinned; whole blocks */
+    global_bytesize in_blocks_ = 0, pinned_size_ = 0; /* of all; held by the pinned; whole blocks */
+    global_bytesize used_size_ = 0;                   /* of the pinned, in bytes of objects       */
+    std::uint64_t   entered_   = 0;                   /* how often an access was opened           */
+    std::unordered_map<std::uintptr_t, unsigned> shared_; /* pinned chunks by the block they share */
     std::uint64_t   hits_ended_ = 0;                  /* of objects that are gone */
     numbers         base_;                            /* at resetSwapstats()       */
     managedMemory  *previous_;
 };
-
-inline void managedMemoryChunk::acquire(std::uint32_t bits)
-{
-    managedMemory *manager;
-
-    if (try_enter(bits))
-        return;
-    manager = manager_.load(relaxed);
-    if (!manager)
-        throw memoryException("the memory manager of this object has been destroyed");
-    manager->acquire(this, bits);
-}
-
-/* The end of the chunk. */
-inline void managedMemoryChunk::mfree()
-{
-    managedMemory *manager = manager_.load(relaxed);
-
-    if (manager)
-        manager->mfree(this);
-    else
-        delete this;
-}
-
-inline void managedMemoryChunk::upgrade()
-{
-    if (!try_write())
-        manager_.load(relaxed)->upgrade(this);
-}
-
-/* Small objects are not worth the call. */
-inline void managedMemoryChunk::will_need()
-{
-    managedMemory *manager = manager_.load(relaxed);
-
-    if (size >= 64 * kib && manager)
-        manager->will_need(this);
-}
 
 /* A hint, so its failure is no failure.  It does not wait for the bytes; the lock keeps the buffer
  * from being replaced by setMemoryLimit(). */
@@ -346,7 +190,7 @@ inline managedMemory::~managedMemory()
 {
     for (managedMemoryChunk *chunk : all_) {
         if (chunk->word_.exchange(0) & managedMemoryChunk::PINNED)
-            usm_access_end(&chunk->access_);
+            end_access(chunk);
         usm_buffer_destroy(chunk->buf_);
         chunk->manager_ = nullptr;
     }
@@ -362,21 +206,25 @@ inline managedMemory::~managedMemory()
 /* ---- memory and its limit -------------------------------------------------------------- */
 
 /* Buffers of less than a quarter of a block share blocks. */
-inline global_bytesize managedMemory::rounded(global_bytesize size) const
+inline bool managedMemory::shares_block(global_bytesize size) const
 {
-    return size < block_ / 4 ? size : (size + block_ - 1) / block_ * block_;
+    return size < block_ / 4;
 }
 
-/* By a pin.  A small object holds the block that it shares, alone if the others' pins are elsewhere. */
-inline global_bytesize managedMemory::held_by(const managedMemoryChunk *chunk) const
+inline global_bytesize managedMemory::in_whole_blocks(global_bytesize size) const
 {
-    return (chunk->size + block_ - 1) / block_ * block_;
+    return (size + block_ - 1) / block_ * block_;
+}
+
+inline global_bytesize managedMemory::rounded(global_bytesize size) const
+{
+    return shares_block(size) ? size : in_whole_blocks(size);
 }
 
 /* All objects can be in memory at once, so pins need not be ended. */
-inline bool managedMemory::fits(global_bytesize more) const
+inline bool managedMemory::fits() const
 {
-    return in_blocks_ + more <= limit_ / 4 * 3;
+    return in_blocks_ <= limit_ / 4 * 3;
 }
 
 /* `used` of the swap is the sum over all managers that have it. */
@@ -406,9 +254,8 @@ inline void managedMemory::reserve(global_bytesize size)
     account(std::int64_t(size));
 }
 
-/* Objects that fill the limit share blocks with others, and blocks are at most a 32nd of it: an 8th
- * is enough for two runs of objects that are adhered to at once.  1 MiB is what an engine of 32
- * blocks of 4 KiB needs and a little more. */
+/* An 8th is for blocks of which objects in use take a part: of runs of objects that share blocks, the
+ * first and the last.  1 MiB is what an engine of 32 blocks of 4 KiB needs and a little more. */
 inline usm_context *managedMemory::make_context(global_bytesize limit) const
 {
     usm_context_desc desc   = USM_CONTEXT_DESC_INIT;
@@ -434,6 +281,8 @@ inline void managedMemory::take_context(usm_context *ctx)
 
     s.struct_size = sizeof s;
     block_        = usm_spill_get_stats(ctx, &s) == USM_OK && s.block_size ? s.block_size : mib;
+    memory_       = s.limit;
+    apart_        = nullptr;
     ctx_          = ctx;
 }
 
@@ -464,7 +313,7 @@ inline managedMemoryChunk *managedMemory::mmalloc(global_bytesize size)
             throw;
         }
         in_blocks_ += rounded(size);
-        make_room(0);
+        make_room(0, lock);
         return chunk.release();
     } catch (...) {
         account(-std::int64_t(size));
@@ -474,10 +323,15 @@ inline managedMemoryChunk *managedMemory::mmalloc(global_bytesize size)
 
 inline void managedMemory::mfree(managedMemoryChunk *chunk)
 {
-    guard lock(lock_);
+    guard         lock(lock_);
+    std::uint32_t w;
 
-    if (chunk->word_.load(std::memory_order_relaxed) & managedMemoryChunk::PINNED && !close(chunk))
+    while ((w = chunk->word_.load(std::memory_order_relaxed)) & managedMemoryChunk::BUSY)
+        opened_.wait(lock);
+    if (w & managedMemoryChunk::COUNT)
         fail("an object is freed while somebody adheres to it");
+    if (w & managedMemoryChunk::PINNED)
+        unpin(chunk);
     all_.erase(chunk->in_all_);
     in_blocks_ -= rounded(chunk->size);
     hits_ended_ += chunk->hits_;
@@ -538,7 +392,7 @@ inline bool managedMemory::setMemoryLimit(global_bytesize size)
     guard        lock(lock_);
     usm_context *next = nullptr;
 
-    (void)close_idle();
+    (void)close_idle(lock);
     for (managedMemoryChunk *chunk : all_)
         if (chunk->word_.load(std::memory_order_relaxed) != 0 || chunk->size > size)
             return false;
@@ -560,142 +414,6 @@ inline bool managedMemory::setMemoryLimit(global_bytesize size)
     for (const managedMemoryChunk *chunk : all_)
         in_blocks_ += rounded(chunk->size);
     return true;
-}
-
-/* ---- opening and closing accesses ------------------------------------------------------- */
-
-inline void managedMemory::end_access(managedMemoryChunk *chunk)
-{
-    usm_access_end(&chunk->access_);
-    pinned_size_ -= held_by(chunk);
-    pinned_.erase(chunk->in_pinned_);
-}
-
-/* False: it is in use.  Once the word is 0, who adheres comes to the lock, which the caller has. */
-inline bool managedMemory::close(managedMemoryChunk *chunk)
-{
-    std::uint32_t w = chunk->word_.load(std::memory_order_relaxed);
-
-    do
-        if (w & (managedMemoryChunk::COUNT | managedMemoryChunk::BUSY))
-            return false;
-    while (!chunk->word_.compare_exchange_weak(w, 0, std::memory_order_acquire));
-    chunk->writes_often_ = (w & managedMemoryChunk::DIRTIED) != 0;
-    end_access(chunk);
-    return true;
-}
-
-/* Before another one of `size` is pinned: nothing is open for good that others may need.  The two
- * that were pinned last stay, if they are small: p[i] = q[i] without adhering uses both. */
-inline void managedMemory::make_room(global_bytesize size)
-{
-    global_bytesize budget = limit_ / 8, spare = limit_ / 2;
-    std::size_t     scanned = 0, n = pinned_.size();
-
-    if (fits(0))
-        return;
-    while (scanned++ < n && pinned_size_ + size > budget) {
-        if (pinned_.size() <= 2 && pinned_size_ + size <= spare)
-            return;
-        if (!close(pinned_.front()))
-            pinned_.splice(pinned_.end(), pinned_, pinned_.begin());
-    }
-}
-
-/* Closes all that can be closed; returns how many. */
-inline std::size_t managedMemory::close_idle()
-{
-    std::size_t closed = 0;
-
-    for (auto at = pinned_.begin(); at != pinned_.end();)
-        closed += close(*at++);
-    return closed;
-}
-
-/* pre: not pinned, not BUSY.  The lock is not held while the bytes are loaded. */
-inline usm_status managedMemory::open(managedMemoryChunk *chunk, guard &lock, bool is_writer)
-{
-    global_bytesize size = held_by(chunk);
-    usm_status      st;
-
-    make_room(size);
-    chunk->word_.store(managedMemoryChunk::BUSY, std::memory_order_relaxed);
-    pinned_size_ += size;
-    lock.unlock();
-    st = usm_access_begin(chunk->buf_, 0, chunk->size, is_writer ? USM_READ_WRITE : USM_READ,
-                          &chunk->access_);
-    lock.lock();
-    if (st != USM_OK) {
-        pinned_size_ -= size;
-        chunk->word_.store(0, std::memory_order_relaxed);
-        opened_.notify_all();
-    }
-    return st;
-}
-
-inline void managedMemory::entered(managedMemoryChunk *chunk, bool is_writer, std::uint32_t bits)
-{
-    chunk->locPtr     = chunk->access_.ptr;
-    chunk->hits_.store(chunk->hits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    chunk->in_pinned_ = pinned_.insert(pinned_.end(), chunk);
-    chunk->word_.store(managedMemoryChunk::PINNED | bits | 1 |
-                           (is_writer ? managedMemoryChunk::WRITABLE : 0),
-                       std::memory_order_release);
-    opened_.notify_all();
-}
-
-/* An access that finds no memory has waited for USM_SPILL_WAIT already; what is open without a user
- * is closed before the second attempt. */
-inline void managedMemory::acquire(managedMemoryChunk *chunk, std::uint32_t bits)
-{
-    guard lock(lock_);
-    bool  is_second = false;
-
-    while (!chunk->try_enter(bits)) {
-        std::uint32_t w         = chunk->word_.load(std::memory_order_relaxed);
-        bool          is_writer = bits || chunk->writes_often_;
-        usm_status    st;
-
-        if (w & managedMemoryChunk::BUSY) {
-            opened_.wait(lock);
-            continue;
-        }
-        if (w & managedMemoryChunk::PINNED) {
-            make_writable(chunk);
-            continue;
-        }
-        st = open(chunk, lock, is_writer);
-        if (st == USM_OK) {
-            entered(chunk, is_writer, bits);
-            return;
-        }
-        if (st != USM_E_AGAIN || (is_second && is_fatal_ && close_idle() == 0))
-            fail(usm_last_error());
-        is_second = true;
-        (void)close_idle();
-    }
-}
-
-/* The access of a pinned chunk for reading is replaced by one for writing: the bytes are in memory,
- * so nothing is waited for, and under the lock nobody closes it. */
-inline void managedMemory::make_writable(managedMemoryChunk *chunk)
-{
-    usm_access access;
-
-    if (usm_access_begin(chunk->buf_, 0, chunk->size, USM_READ_WRITE, &access) != USM_OK)
-        fail(usm_last_error());
-    usm_access_end(&chunk->access_);
-    chunk->access_ = access;
-    chunk->word_.fetch_or(managedMemoryChunk::WRITABLE, std::memory_order_release);
-}
-
-/* pre: the caller has entered. */
-inline void managedMemory::upgrade(managedMemoryChunk *chunk)
-{
-    guard lock(lock_);
-
-    while (!chunk->try_write())
-        make_writable(chunk);
 }
 
 /* ---- statistics ------------------------------------------------------------------------- */
@@ -763,4 +481,6 @@ inline void managedMemory::printMemUsage() const
 }
 
 } // namespace rambrain
+
+#include <usm/rambrain/adherences.hpp>
 #endif

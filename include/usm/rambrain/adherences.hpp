@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/** @file
+ * Adherences that miss the hit path of usm/rambrain.hpp.  Included by usm/rambrain/memory.hpp. */
+#ifndef USM_RAMBRAIN_ADHERENCES_HPP
+#define USM_RAMBRAIN_ADHERENCES_HPP
+
+#include <usm/rambrain/memory.hpp>
+
+namespace rambrain
+{
+
+inline void managedMemoryChunk::acquire(std::uint32_t bits)
+{
+    managedMemory *manager;
+
+    if (try_enter(bits))
+        return;
+    manager = manager_.load(relaxed);
+    if (!manager)
+        throw memoryException("the memory manager of this object has been destroyed");
+    manager->acquire(this, bits);
+}
+
+/* The end of the chunk. */
+inline void managedMemoryChunk::mfree()
+{
+    managedMemory *manager = manager_.load(relaxed);
+
+    if (manager)
+        manager->mfree(this);
+    else
+        delete this;
+}
+
+inline void managedMemoryChunk::upgrade()
+{
+    if (!try_write())
+        manager_.load(relaxed)->upgrade(this);
+}
+
+/* Small objects are not worth the call. */
+inline void managedMemoryChunk::will_need()
+{
+    managedMemory *manager = manager_.load(relaxed);
+
+    if (size >= 64 * kib && manager)
+        manager->will_need(this);
+}
+
+/* ---- memory that pins hold --------------------------------------------------------------- */
+
+/* How much more memory is held when the chunk is pinned.  A chunk that shares a block holds all of
+ * it, alone if no other one of it is pinned. */
+inline global_bytesize managedMemory::would_hold(const managedMemoryChunk *chunk) const
+{
+    return !shares_block(chunk->size)              ? in_whole_blocks(chunk->size)
+           : shared_.count(chunk->block_) != 0 ? 0
+                                                   : block_;
+}
+
+inline void managedMemory::hold(managedMemoryChunk *chunk)
+{
+    used_size_ += chunk->size;
+    if (chunk->apart_) {
+        pinned_size_ += chunk->size;
+    } else if (!shares_block(chunk->size)) {
+        pinned_size_ += in_whole_blocks(chunk->size);
+    } else {
+        chunk->block_ = reinterpret_cast<std::uintptr_t>(chunk->access_.ptr) / block_;
+        pinned_size_ += shared_[chunk->block_]++ == 0 ? block_ : 0;
+    }
+}
+
+inline void managedMemory::unhold(managedMemoryChunk *chunk)
+{
+    used_size_ -= chunk->size;
+    if (chunk->apart_) {
+        pinned_size_ -= chunk->size;
+    } else if (!shares_block(chunk->size)) {
+        pinned_size_ -= in_whole_blocks(chunk->size);
+    } else if (--shared_[chunk->block_] == 0) {
+        shared_.erase(chunk->block_);
+        pinned_size_ -= block_;
+    }
+}
+
+/* ---- objects apart ------------------------------------------------------------------------- */
+
+/* Objects that are in use can hold many times their size, if each is in another block.  They would
+ * soon hold all memory, and threads that need a few more would wait for each other.  So when the
+ * pinned ones hold half of the memory, but use less than three quarters of that, the next one
+ * is copied to memory of its own.  This is also the context's, so blocks make room for it.  Objects
+ * of half the memory can therefore be in use at once, wherever they are. */
+inline bool managedMemory::is_better_apart(global_bytesize size, global_bytesize need) const
+{
+    global_bytesize held = pinned_size_ + need;
+
+    return need > 0 && !fits() && held > memory_ / 2 && used_size_ + size < held / 4 * 3;
+}
+
+/* pre: the access is open.  If there is no memory the chunk stays where it is. */
+inline void managedMemory::copy_apart(managedMemoryChunk *chunk) const
+{
+    void *p = usm_pool_malloc(apart_, chunk->size);
+
+    if (!p)
+        return;
+    std::memcpy(p, chunk->access_.ptr, chunk->size);
+    usm_access_end(&chunk->access_);
+    chunk->apart_ = p;
+}
+
+/* pre: the chunk is BUSY.  The lock is not held while the bytes are copied.  False: that is not
+ * possible now. */
+inline bool managedMemory::put_back(managedMemoryChunk *chunk, guard &lock) const
+{
+    usm_access access;
+    usm_status st;
+
+    lock.unlock();
+    st = usm_access_begin(chunk->buf_, 0, chunk->size, USM_WRITE_NO_INIT, &access);
+    if (st == USM_OK) {
+        std::memcpy(access.ptr, chunk->apart_, chunk->size);
+        usm_access_end(&access);
+    }
+    lock.lock();
+    return st == USM_OK;
+}
+
+/* ---- opening and closing accesses ------------------------------------------------------- */
+
+inline void managedMemory::end_access(managedMemoryChunk *chunk) const
+{
+    if (chunk->apart_)
+        usm_pool_free(apart_, std::exchange(chunk->apart_, nullptr));
+    else
+        usm_access_end(&chunk->access_);
+}
+
+inline void managedMemory::unpin(managedMemoryChunk *chunk)
+{
+    unhold(chunk);
+    end_access(chunk);
+    pinned_.erase(chunk->in_pinned_);
+}
+
+/* False: it is in use, or is apart and cannot be put back.  It is the last one of the list then.
+ * Once the word is BUSY, who adheres comes to the lock, which the caller has. */
+inline bool managedMemory::close(managedMemoryChunk *chunk, guard &lock)
+{
+    std::uint32_t w         = chunk->word_.load(std::memory_order_relaxed);
+    bool          is_closed = true;
+
+    do
+        if (w & (managedMemoryChunk::COUNT | managedMemoryChunk::BUSY)) {
+            pinned_.splice(pinned_.end(), pinned_, chunk->in_pinned_);
+            return false;
+        }
+    while (!chunk->word_.compare_exchange_weak(w, managedMemoryChunk::BUSY,
+                                               std::memory_order_acquire));
+    chunk->writes_often_ = (w & managedMemoryChunk::DIRTIED) != 0;
+    if (chunk->apart_ && chunk->writes_often_)
+        is_closed = put_back(chunk, lock);
+    if (is_closed)
+        unpin(chunk);
+    else
+        pinned_.splice(pinned_.end(), pinned_, chunk->in_pinned_);
+    chunk->word_.store(is_closed ? 0 : w, std::memory_order_release);
+    opened_.notify_all();
+    return is_closed;
+}
+
+/* Before another one of `size` is pinned: nothing is open for good that others may need.  The two
+ * that were pinned last stay, if they are small: p[i] = q[i] without adhering uses both. */
+inline void managedMemory::make_room(global_bytesize size, guard &lock)
+{
+    global_bytesize budget = limit_ / 8, spare = limit_ / 2;
+
+    if (fits())
+        return;
+    for (std::size_t n = pinned_.size(); n > 0 && pinned_size_ + size > budget; n--)
+        if (pinned_.empty() || (pinned_.size() <= 2 && pinned_size_ + size <= spare))
+            return;
+        else
+            (void)close(pinned_.front(), lock);
+}
+
+/* Closes all that can be closed; returns how many. */
+inline std::size_t managedMemory::close_idle(guard &lock)
+{
+    std::size_t closed = 0;
+
+    for (std::size_t n = pinned_.size(); n > 0 && !pinned_.empty(); n--)
+        closed += close(pinned_.front(), lock);
+    return closed;
+}
+
+/* pre: not pinned, not BUSY.  The lock is not held while the bytes are loaded. */
+inline usm_status managedMemory::open(managedMemoryChunk *chunk, guard &lock, bool is_writer)
+{
+    usm_pool_desc   desc = USM_POOL_DESC_INIT;
+    global_bytesize need;
+    bool            is_apart;
+    usm_status      st;
+
+    chunk->word_.store(managedMemoryChunk::BUSY, std::memory_order_relaxed);
+    make_room(would_hold(chunk), lock);
+    need      = would_hold(chunk);
+    is_apart  = is_better_apart(chunk->size, need);
+    desc.name = "direct";
+    if (is_apart && !apart_ && usm_pool_create(ctx_, nullptr, USM_HOST, &desc, &apart_) != USM_OK)
+        is_apart = false;
+    pinned_size_ += need;
+    lock.unlock();
+    st = usm_access_begin(chunk->buf_, 0, chunk->size, is_writer ? USM_READ_WRITE : USM_READ,
+                          &chunk->access_);
+    if (st == USM_OK && is_apart)
+        copy_apart(chunk);
+    lock.lock();
+    pinned_size_ -= need;
+    if (st != USM_OK) {
+        chunk->word_.store(0, std::memory_order_relaxed);
+        opened_.notify_all();
+    }
+    return st;
+}
+
+inline void managedMemory::entered(managedMemoryChunk *chunk, bool is_writer, std::uint32_t bits)
+{
+    hold(chunk);
+    entered_++;
+    chunk->locPtr = chunk->apart_ ? chunk->apart_ : chunk->access_.ptr;
+    chunk->hits_.store(chunk->hits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    chunk->user_.store(detail::this_thread(), std::memory_order_relaxed);
+    chunk->in_pinned_ = pinned_.insert(pinned_.end(), chunk);
+    chunk->word_.store(managedMemoryChunk::PINNED | bits | 1 |
+                           (is_writer || chunk->apart_ ? managedMemoryChunk::WRITABLE : 0),
+                       std::memory_order_release);
+    opened_.notify_all();
+}
+
+/* Whether a thread that does not wait itself adheres to something: it will leave. */
+inline bool managedMemory::is_held_by_others() const
+{
+    for (const managedMemoryChunk *chunk : pinned_)
+        if (chunk->is_in_use() &&
+            !detail::waiting::includes(chunk->user_.load(std::memory_order_relaxed)))
+            return true;
+    return false;
+}
+
+/* All memory was in use for USM_SPILL_WAIT.  Waits on as long as that can change: something was
+ * closed, or others go on.  If all who adhere wait, one of them must fail. */
+inline bool managedMemory::may_wait(std::uint64_t *seen, guard &lock)
+{
+    std::uint64_t before = std::exchange(*seen, entered_);
+
+    return close_idle(lock) > 0 || !is_fatal_ || is_held_by_others() || before != entered_;
+}
+
+inline void managedMemory::acquire(managedMemoryChunk *chunk, std::uint32_t bits)
+{
+    const detail::waiting self;
+    guard                 lock(lock_);
+    std::uint64_t         seen = entered_;
+
+    while (!chunk->try_enter(bits)) {
+        std::uint32_t w         = chunk->word_.load(std::memory_order_relaxed);
+        bool          is_writer = bits || chunk->writes_often_;
+        usm_status    st;
+
+        if (w & managedMemoryChunk::BUSY) {
+            opened_.wait(lock);
+            continue;
+        }
+        if (w & managedMemoryChunk::PINNED) {
+            make_writable(chunk);
+            continue;
+        }
+        st = open(chunk, lock, is_writer);
+        if (st == USM_OK) {
+            entered(chunk, is_writer, bits);
+            return;
+        }
+        std::string why = usm_last_error();
+        if (st != USM_E_AGAIN || !may_wait(&seen, lock))
+            fail(why);
+    }
+}
+
+/* The access of a pinned chunk for reading is replaced by one for writing: the bytes are in memory,
+ * so nothing is waited for, and under the lock nobody closes it. */
+inline void managedMemory::make_writable(managedMemoryChunk *chunk)
+{
+    usm_access access;
+
+    if (usm_access_begin(chunk->buf_, 0, chunk->size, USM_READ_WRITE, &access) != USM_OK)
+        fail(usm_last_error());
+    usm_access_end(&chunk->access_);
+    chunk->access_ = access;
+    chunk->word_.fetch_or(managedMemoryChunk::WRITABLE, std::memory_order_release);
+}
+
+/* pre: the caller has entered. */
+inline void managedMemory::upgrade(managedMemoryChunk *chunk)
+{
+    guard lock(lock_);
+
+    while (!chunk->try_write())
+        make_writable(chunk);
+}
+
+} // namespace rambrain
+#endif
