@@ -3,7 +3,7 @@
 # build's include folder, FLAGs are what LIBRARY needs.  SOURCE is one of
 #
 #   all.cpp       of this folder: compiles without a warning as C++17, by the compiler that goes with CC,
-#                 and each of its parts runs
+#                 and each of its parts runs; threads.cpp likewise
 #   compilers     it compiles without a warning as C++17 and C++20, by each compiler that is there
 #   docs/sycl.md  the programs that the page tells
 #
