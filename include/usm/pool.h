@@ -89,10 +89,11 @@ typedef struct usm_pool_stats {
     uint64_t threads;       /**< threads that have a cache of this pool                 */
     uint64_t depot_hits;    /**< times a magazine was filled from the depot             */
     uint64_t depot_misses;  /**< times a magazine was filled from slabs                 */
+    uint64_t asleep;        /**< has addresses and no memory: usm_pool_sleep()          */
 } usm_pool_stats;
 #define USM_POOL_STATS_INIT                                                                        \
     {                                                                                              \
-        sizeof(usm_pool_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                     \
+        sizeof(usm_pool_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                  \
     }
 
 /** A point in the history of an arena to which usm_pool_reset_to() returns.
@@ -139,6 +140,39 @@ USM_API void usm_pool_free_sized(usm_pool *pool, void *p, size_t size);
 USM_API usm_status               usm_pool_trim_to(usm_pool *pool, size_t keep);
 USM_API USM_NODISCARD usm_status usm_pool_get_stats(usm_pool *pool, usm_pool_stats *stats);
 USM_API USM_NODISCARD usm_status usm_pool_reset_peaks(usm_pool *pool);
+
+/** What becomes of the contents of a pool that sleeps. */
+typedef enum usm_sleep_contents {
+    USM_SLEEP_KEEP    = 0, /**< they are stored on the tiers of USM_SPILL (usm/buffer.h), and are
+                                there again when the pool has woken */
+    USM_SLEEP_DISCARD = 1  /**< they are indeterminate when the pool has woken */
+} usm_sleep_contents;
+
+/** Gives the memory of a pool back to the driver and the system; all addresses
+ * stay.  The pool must be a `slab` that the program made, over a driver that
+ * maps memory into reserved addresses: the host's, Level Zero's (for device
+ * memory), null's.
+ *
+ * First waits for all work under way on the queues of the context.  From then
+ * on until usm_pool_wake() nobody may use the blocks: the host gets SIGSEGV, and
+ * what a device gets is up to its driver.  Allocations from the pool fail with
+ * USM_E_BUSY; blocks may be freed; usm_pool_destroy() is allowed.  A failure
+ * leaves the pool awake, with its contents.  Returns USM_OK if the pool sleeps
+ * already.
+ *   USM_E_NOT_SUPPORTED  this pool cannot sleep; the error message says why
+ *   USM_E_BUSY           another thread puts the pool to sleep or wakes it, or
+ *                        the call is made by a host task of one of the queues
+ *   USM_E_SPILL_FULL, USM_E_IO  the contents cannot be stored
+ *   USM_E_FORKED         the pool was made before fork() */
+USM_API USM_NODISCARD usm_status usm_pool_sleep(usm_pool *pool, usm_sleep_contents contents);
+/** Brings the memory of a pool back, at the same addresses.  A failure leaves
+ * the pool asleep: the call may be repeated.  Returns USM_OK if the pool is
+ * awake.
+ *   USM_E_NO_MEMORY, USM_E_BUDGET  there is not enough memory now
+ *   USM_E_IO, USM_E_CORRUPT  the contents cannot be read, or are not what was
+ *                        stored
+ *   USM_E_BUSY           as above */
+USM_API USM_NODISCARD usm_status usm_pool_wake(usm_pool *pool);
 
 /** Attributes of a pool, one number each, modelled on cudaMemPool's attributes
  * and the properties of SYCL's memory_pool.  Sizes are bytes; switches are 0 or

@@ -189,6 +189,8 @@ static usm_status check_pool(usm_queue *q, usm_pool *pool)
 
     if (st == USM_OK)
         st = usm__pool_check(pool);
+    if (st == USM_OK)
+        st = usm__pool_check_awake(pool); /* the lists of queues may have its blocks */
     if (st != USM_OK)
         return st;
     if (pool->ctx != q->ctx)

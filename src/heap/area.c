@@ -21,6 +21,7 @@
 #include "heap/export.h"
 #include "heap/pages.h"
 #include "heap/pool.h"
+#include "heap/sleep.h"
 
 #define ASIDE_MAX       8
 #define RESERVE_ALIGN   ((size_t)2 << 20)
@@ -131,7 +132,6 @@ static usm_status driver_unmap(const usm__area *a, void *p, size_t size, void *p
     uint64_t           start = trace_start();
     usm_status         st;
 
-    notify_checker(a, p, size);
     st = usm__be_vmem_unmap(ctx->be, ctx->native, p, size);
 
     if (st == USM_OK && usm__be_phys_destroy(ctx->be, ctx->native, phys) != USM_OK)
@@ -294,14 +294,11 @@ static void enter_list(usm__area *a)
     usm__mutex_unlock(&a->pool->lock);
 }
 
-usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **area)
+static usm_status take(usm_pool *pool, size_t size, size_t align, usm_area **area)
 {
-    usm__area *a;
+    usm__area *a = make_area(pool);
     usm_status st;
 
-    if (usm__area_is_held)
-        return USM_E_AGAIN;
-    a = make_area(source);
     if (!a)
         return USM_E_NO_MEMORY;
     st = count(a, size);
@@ -321,6 +318,19 @@ err_count:
     uncount(a, size + a->padding);
 err_area:
     usm__meta_free(&area_type, a);
+    return st;
+}
+
+usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **area)
+{
+    usm_status st;
+
+    if (usm__area_is_held)
+        return USM_E_AGAIN;
+    if (!usm__pool_enter(source))
+        return USM_E_BUSY;
+    st = take(source, size, align, area);
+    usm__pool_leave(source);
     return st;
 }
 
@@ -345,9 +355,9 @@ static size_t pieces_size(const usm__area *a, size_t size)
     return size / a->granularity * sizeof(usm__area_piece);
 }
 
-usm_status usm__area_reserve(void *source, size_t size, usm_area **area)
+static usm_status reserve(usm_pool *pool, size_t size, usm_area **area)
 {
-    usm__area *a  = make_area(source);
+    usm__area *a  = make_area(pool);
     usm_status st = USM_OK;
 
     if (!a)
@@ -377,58 +387,115 @@ err_area:
     return st;
 }
 
+usm_status usm__area_reserve(void *source, size_t size, usm_area **area)
+{
+    usm_status st;
+
+    if (!usm__pool_enter(source))
+        return USM_E_BUSY;
+    st = reserve(source, size, area);
+    usm__pool_leave(source);
+    return st;
+}
+
+static usm__area_piece *piece_of(const usm__area *a, size_t offset)
+{
+    return &a->pieces[offset / a->granularity];
+}
+
+/* Unmaps a piece that has memory, which then counts no more. */
+static usm_status drop_memory(usm__area *a, size_t offset)
+{
+    const usm__area_piece *piece = piece_of(a, offset);
+    usm_status st = driver_unmap(a, (char *)a->view.base + offset, piece->size, piece->phys);
+
+    if (st != USM_OK)
+        return st;
+    uncount(a, piece->size);
+    usm_add_relaxed(&a->pool->driver_frees, (uint64_t)1);
+    return USM_OK;
+}
+
+/* The piece is the pool's no more, and neither is what was kept of it while the pool slept. */
+static void forget_piece(usm__area *a, size_t offset)
+{
+    const usm__area_piece *piece = piece_of(a, offset);
+
+    if (piece->is_resting)
+        usm_sub_relaxed(&a->pool->asleep, (uint64_t)piece->size);
+    if (a->pool->sleeper)
+        a->pool->sleeper->piece_gone(a->pool->sleeper, (char *)a->view.base + offset);
+}
+
 /* A piece that the driver fails to unmap stays in the table and in the quotas.  The library tries
  * again when the pool maps there, or returns the area. */
 static bool unmap_piece(usm__area *a, size_t offset)
 {
-    usm__area_piece *piece = &a->pieces[offset / a->granularity];
+    usm__area_piece *piece = piece_of(a, offset);
     void            *p     = (char *)a->view.base + offset;
 
-    if (driver_unmap(a, p, piece->size, piece->phys) != USM_OK) {
+    notify_checker(a, p, piece->size);
+    if (!piece->is_resting && drop_memory(a, offset) != USM_OK) {
         usm__warn("%p was not unmapped by the driver: %s", p, usm_last_error());
         return false;
     }
+    forget_piece(a, offset);
     usm__pages_discard((uintptr_t)p, piece->size);
-    uncount(a, piece->size);
-    usm_add_relaxed(&a->pool->driver_frees, (uint64_t)1);
-    *piece = (usm__area_piece){NULL, 0};
+    *piece = (usm__area_piece){NULL, 0, false};
     usm_sub_relaxed(&a->npieces, (size_t)1);
     return true;
 }
 
-usm_status usm__area_map(void *source, usm_area *area, size_t offset, size_t size)
+/* Within the limits, or not at all. */
+static usm_status map_memory(usm__area *a, size_t offset, size_t size)
 {
-    usm__area       *a     = usm_container_of(area, usm__area, view);
-    usm__area_piece *piece = &a->pieces[offset / a->granularity];
-    void            *p     = (char *)area->base + offset;
-    void            *phys  = NULL;
-    usm_status       st;
+    void      *phys = NULL;
+    usm_status st   = count(a, size);
 
-    (void)source;
-    if (usm__area_is_held)
-        return USM_E_AGAIN;
-    if (piece->size && !unmap_piece(a, offset))
-        return usm__fail(USM_E_DEVICE, "%s has not unmapped %p: what it held stays taken",
-                         a->dev->term, p);
-    st = count(a, size);
     if (st != USM_OK)
         return st;
-    st = driver_map(a, p, size, &phys);
+    st = driver_map(a, (char *)a->view.base + offset, size, &phys);
     if (st != USM_OK) {
         uncount(a, size);
         return st;
     }
-    *piece = (usm__area_piece){phys, size};
-    usm_add_relaxed(&a->npieces, (size_t)1);
+    *piece_of(a, offset) = (usm__area_piece){phys, size, false};
     count_driver_alloc(a);
     return USM_OK;
 }
 
+static usm_status map(usm__area *a, size_t offset, size_t size)
+{
+    usm_status st;
+
+    if (piece_of(a, offset)->size && !unmap_piece(a, offset))
+        return usm__fail(USM_E_DEVICE, "%s has not unmapped %p: what it held stays taken",
+                         a->dev->term, (void *)((char *)a->view.base + offset));
+    st = map_memory(a, offset, size);
+    if (st == USM_OK)
+        usm_add_relaxed(&a->npieces, (size_t)1);
+    return st;
+}
+
+usm_status usm__area_map(void *source, usm_area *area, size_t offset, size_t size)
+{
+    usm_status st;
+
+    if (usm__area_is_held)
+        return USM_E_AGAIN;
+    if (!usm__pool_enter(source))
+        return USM_E_BUSY;
+    st = map(usm_container_of(area, usm__area, view), offset, size);
+    usm__pool_leave(source);
+    return st;
+}
+
 void usm__area_unmap(void *source, usm_area *area, size_t offset, size_t size)
 {
-    (void)source;
     (void)size; /* the entry of the piece has it */
+    usm__pool_enter_to_give(source);
     (void)unmap_piece(usm_container_of(area, usm__area, view), offset);
+    usm__pool_leave(source);
 }
 
 /* Addresses behind which the driver still has memory are not released, because another area would
@@ -443,6 +510,7 @@ static void give_reserved(usm__area *a)
         size_t size = a->pieces[i].size;
 
         if (size && !unmap_piece(a, i * a->granularity)) {
+            forget_piece(a, i * a->granularity);
             uncount(a, size);
             kept++;
         }
@@ -452,11 +520,8 @@ static void give_reserved(usm__area *a)
     (void)usm__os_unmap(a->pieces, pieces_size(a, a->view.size));
 }
 
-void usm__area_give(void *source, usm_area *area)
+static void give(usm_pool *pool, usm__area *a)
 {
-    usm_pool  *pool = source;
-    usm__area *a    = usm_container_of(area, usm__area, view);
-
     usm__mutex_lock(&pool->lock);
     usm_list_remove(&a->link);
     usm__mutex_unlock(&pool->lock);
@@ -475,4 +540,64 @@ void usm__area_give(void *source, usm_area *area)
         usm_add_relaxed(&pool->driver_frees, (uint64_t)1);
     }
     usm__meta_free(&area_type, a);
+}
+
+void usm__area_give(void *source, usm_area *area)
+{
+    usm__pool_enter_to_give(source);
+    give(source, usm_container_of(area, usm__area, view));
+    usm__pool_leave(source);
+}
+
+/* ---- memory that leaves while its addresses stay ------------------------------------- */
+
+size_t usm__area_pieces(usm_pool *pool, usm__area_piece_at *list, size_t cap)
+{
+    size_t n = 0, seen;
+
+    usm__mutex_lock(&pool->lock);
+    USM_LIST_FOREACH (it, &pool->areas) {
+        usm__area *a = usm_container_of(it, usm__area, link);
+
+        if (!a->granularity) {
+            n = SIZE_MAX;
+            break;
+        }
+        seen = 0;
+        for (size_t i = 0; seen < usm_load_relaxed(&a->npieces); i++) {
+            if (a->pieces[i].size == 0)
+                continue;
+            if (n < cap)
+                list[n] = (usm__area_piece_at){a, i * a->granularity, a->pieces[i].size};
+            n++;
+            seen++;
+        }
+    }
+    usm__mutex_unlock(&pool->lock);
+    return n;
+}
+
+usm_status usm__area_rest(const usm__area_piece_at *at)
+{
+    usm__area_piece *piece = piece_of(at->area, at->offset);
+    usm_status       st    = drop_memory(at->area, at->offset);
+
+    if (st != USM_OK)
+        return st;
+    piece->phys       = NULL;
+    piece->is_resting = true;
+    usm_add_relaxed(&at->area->pool->asleep, (uint64_t)piece->size);
+    return USM_OK;
+}
+
+usm_status usm__area_rouse(const usm__area_piece_at *at)
+{
+    usm_status st;
+
+    if (!piece_of(at->area, at->offset)->is_resting)
+        return USM_OK; /* its memory could not be taken after a wake-up that failed */
+    st = map_memory(at->area, at->offset, at->size);
+    if (st == USM_OK)
+        usm_sub_relaxed(&at->area->pool->asleep, (uint64_t)at->size);
+    return st;
 }

@@ -10,7 +10,8 @@
 /* Memory behind a part of a reserved area. */
 typedef struct usm__area_piece {
     void  *phys;
-    size_t size; /* 0: none                                                            */
+    size_t size;       /* 0: none                                                      */
+    bool   is_resting; /* the pool sleeps: it has addresses, and no memory             */
 } usm__area_piece;
 
 typedef struct usm__area {

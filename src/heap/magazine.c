@@ -311,6 +311,37 @@ void usm__magazine_retire(usm_pool *pool)
     }
 }
 
+static bool has_caches(usm_pool *pool, bool is_paused)
+{
+    bool has;
+
+    usm__mutex_lock(&mag.lock);
+    pool->is_paused = is_paused;
+    has             = !usm_list_is_empty(&pool->caches);
+    usm__mutex_unlock(&mag.lock);
+    return has;
+}
+
+/* An owner leaves its cache after a driver's call at the latest. */
+bool usm__magazine_pause(usm_pool *pool)
+{
+    for (unsigned naps = NAPS; has_caches(pool, true); naps--) {
+        (void)usm__magazine_reclaim(pool);
+        if (naps == 0) {
+            usm__magazine_resume(pool);
+            return false;
+        }
+        if (has_caches(pool, true))
+            usm__os_sleep_ns(NAP_NS);
+    }
+    return true;
+}
+
+void usm__magazine_resume(usm_pool *pool)
+{
+    (void)has_caches(pool, false);
+}
+
 /* ---- the owner's side --------------------------------------------------------------- */
 
 static usm__magazine_table *take_free_table(void)
@@ -396,7 +427,7 @@ static node *attach(usm_pool *pool, usm__magazine_table *t)
 
     usm__mutex_lock(&mag.lock);
     n = look_up(t, pool->slot);
-    if (!n && !pool->is_retired)
+    if (!n && !pool->is_retired && !pool->is_paused)
         n = make_node(pool, t);
     if (n)
         usm_store_relaxed(&usm__magazine_self.entered,

@@ -217,6 +217,11 @@ void usm__magazine_slot_give(usm_pool *pool);
  * content of the caches is dropped without a flush.  Late frees take the slow path. */
 void usm__magazine_retire(usm_pool *pool);
 
+/* Empties all caches of the pool; from here on no thread gets one, so that every allocation takes the
+ * slow path.  False: a thread does not leave its cache; nothing has changed then. */
+bool usm__magazine_pause(usm_pool *pool);
+void usm__magazine_resume(usm_pool *pool);
+
 /* Returns the calling thread's cache, which is made if there is none; the thread is inside until
  * _leave().  NULL: there is no memory for one, or the thread is already inside (there is then
  * nothing to leave). */

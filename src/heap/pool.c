@@ -4,12 +4,16 @@
 #include "heap/pool.h"
 
 #include "base/fork.h"
+#include "base/inline/bits.h"
 #include "base/log.h"
 #include "base/part.h"
 #include "device/init.h"
 #include "device/observer.h"
 #include "heap/export.h"
 #include "heap/magazine.h"
+#include "heap/sleep.h"
+
+#include <string.h>
 
 /* Separate from usm_pool_malloc(), and with its arguments, so that the fast path moves none. */
 static __attribute__((noinline)) void *alloc_missed(usm_pool *pool, size_t size)
@@ -156,17 +160,23 @@ uint64_t usm__pool_live(usm_pool *pool)
     return stats.live;
 }
 
+/* The part that programs built before `asleep` existed know. */
+#define OLD_POOL_STATS offsetof(usm_pool_stats, asleep)
+
 usm_status usm_pool_get_stats(usm_pool *pool, usm_pool_stats *stats)
 {
-    usm_status st = usm__pool_check(pool);
+    usm_pool_stats full = USM_POOL_STATS_INIT;
+    usm_status     st   = usm__pool_check(pool);
 
     if (st != USM_OK)
         return st;
-    if (!stats || stats->struct_size < sizeof *stats)
+    if (!stats || stats->struct_size < OLD_POOL_STATS)
         return usm__fail(stats ? USM_E_ABI : USM_E_INVALID,
                          "usm_pool_get_stats: stats %s; start with USM_POOL_STATS_INIT",
                          stats ? "has a wrong struct_size" : "is NULL");
-    usm__pool_stats(pool, stats);
+    full.struct_size = stats->struct_size;
+    usm__pool_stats(pool, &full);
+    memcpy(stats, &full, usm_min_size(stats->struct_size, sizeof full));
     return USM_OK;
 }
 
@@ -253,6 +263,8 @@ void usm__pool_fork(usm_pool *pool, usm_fork_phase phase)
         if (phase == USM_FORK_CHILD)
             usm_store_relaxed(&pool->guests, 0u); /* the parent's */
         usm__mutex_fork(&pool->lock, phase);
+        if (phase == USM_FORK_CHILD)
+            usm__pool_sleep_fork_child(pool);
         pool->ops->fork(pool->impl, phase);
     }
 }

@@ -7,6 +7,7 @@
 #include "heap/span.h"
 
 struct usm__async_pool;
+typedef struct usm__sleeper usm__sleeper;
 
 /* Alignment of blocks, if the caller asks for no larger one. */
 #define USM__POOL_ALIGN ((size_t)64)
@@ -18,6 +19,13 @@ typedef enum usm__reuse {
     USM__REUSE_INSERT_WAITS  = 1u << 2,
     USM__REUSE_ALL           = 7u
 } usm__reuse;
+
+/* Whether the pool has its memory: heap/sleep.h. */
+typedef enum usm__pool_rest {
+    USM__POOL_AWAKE = 0,
+    USM__POOL_MOVING, /* a thread puts it to sleep or wakes it */
+    USM__POOL_ASLEEP
+} usm__pool_rest;
 
 struct usm_pool {
     usm__magic_word magic;
@@ -41,8 +49,15 @@ struct usm_pool {
     unsigned          flushing;
     uint16_t          left; /* of the caches: those whose threads have ended */
     bool              is_retired;
-    usm__mutex        lock;     /* guards areas                        */
-    usm_list          areas;    /* usm__area.link                      */
+    bool              is_paused; /* no thread gets a cache: the pool sleeps */
+    usm__mutex        lock;      /* guards areas and what follows           */
+    usm_list          areas;     /* usm__area.link                          */
+    unsigned          inside;    /* threads inside the gate: heap/sleep.h   */
+    bool              is_settled;
+    pthread_cond_t    moved;
+    _Atomic(uint8_t)  rest;     /* a usm__pool_rest; read without the lock, too           */
+    _Atomic(uint64_t) asleep;   /* bytes of pieces that have addresses and no memory      */
+    usm__sleeper     *sleeper;  /* has their contents; belongs to the thread that moves it */
     uint32_t          trace_id; /* the pool's id in the trace; 0: none */
     _Atomic(uint64_t) reserved, reserved_peak, driver_allocs, driver_frees;
     _Atomic(uint64_t) threshold; /* of usm_pool_desc */
@@ -99,6 +114,16 @@ usm_status usm__pool_try(usm_pool *pool, size_t size, void **p);
 void *usm__pool_alloc_held(usm_pool *pool, size_t size);
 /* Sets errno; returns NULL. */
 void *usm__no_memory(void);
+/* After a map of `size` bytes of the pool has failed for lack of memory: frees some elsewhere;
+ * false: there is none. */
+bool usm__pool_make_room(usm_pool *pool, size_t size);
+/* ---- sleep: heap/sleep.c ---- */
+static inline bool usm__pool_is_awake(const usm_pool *pool)
+{
+    return usm_load_relaxed(&pool->rest) == USM__POOL_AWAKE;
+}
+/* USM_E_BUSY with an error message if it is not. */
+usm_status usm__pool_check_awake(const usm_pool *pool);
 /* ---- returning free memory: heap/pool_give.c ---- */
 /* The memory of a device, of the host, or of both if they are the same. */
 typedef struct usm__pools_memory {

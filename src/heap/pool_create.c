@@ -17,6 +17,7 @@
 #include "heap/magazine.h"
 #include "heap/pool_setting.h"
 #include "heap/slab.h"
+#include "heap/sleep.h"
 
 #include <string.h>
 
@@ -151,6 +152,7 @@ static usm_pool *new_pool(usm_context *ctx, size_t index, usm_kind kind, const u
     usm_list_init(&pool->areas);
     usm_list_init(&pool->caches);
     usm__mutex_init(&pool->lock, USM__RANK_POOL, "pool");
+    pool->moved = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     return pool;
 }
 
@@ -362,6 +364,7 @@ void usm__pool_stats(usm_pool *pool, usm_pool_stats *stats)
     stats->thread_cached = cached.bytes;
     stats->blocks        = cached.blocks; /* input for the pool: the number to subtract */
     pool->ops->get_stats(pool->impl, stats);
+    stats->asleep        = usm_load_relaxed(&pool->asleep);
     stats->reserved      = usm_load_relaxed(&pool->reserved);
     stats->reserved_peak = usm_load_relaxed(&pool->reserved_peak);
     stats->driver_allocs = usm_load_relaxed(&pool->driver_allocs);
@@ -399,6 +402,8 @@ void usm__pool_finish(usm_pool *pool)
     usm_store_release(&pool->magic, (uint32_t)USM__MAGIC_DEAD);
     usm__magazine_retire(pool);
     pool->ops->destroy(pool->impl);
+    if (pool->sleeper)
+        pool->sleeper->pool_ended(pool->sleeper);
     drop_pool(pool);
 }
 

@@ -50,7 +50,7 @@ static void invite(usm_pool *pool, void *arg)
     search *s = arg;
 
     if (pool == s->but || !is_of_memory(pool, s->memory) || usm__pool_is_inert(pool) ||
-        !has_free(pool))
+        !usm__pool_is_awake(pool) || !has_free(pool))
         return;
     if (s->found && s->n < s->cap) {
         usm_add_relaxed(&pool->guests, 1u);

@@ -17,6 +17,7 @@
 #include "device/observer.h"
 #include "heap/magazine.h"
 #include "heap/pool_report.h"
+#include "heap/sleep.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -78,20 +79,33 @@ static void *zeroed(usm_pool *pool, void *p, size_t size)
     return NULL;
 }
 
-/* One attempt; NULL with an error message. */
-static void *attempt(const request *r)
+static void *serve(const request *r)
 {
     size_t size  = r->size ? r->size : 1;
     size_t align = usm_max_size(r->align, r->pool->min_align);
     void  *p     = NULL;
 
-    if (check_request(r->pool, r->align, r->size) != USM_OK)
-        return NULL;
     if (usm__observed())
         p = usm__observer_get()->alloc(r->pool, align, size);
     else
         (void)usm__pool_serve(r->pool, align, size, &p);
     return p && r->is_zeroed ? zeroed(r->pool, p, size) : p;
+}
+
+/* One attempt; NULL with an error message.  The pool must not fall asleep before the block is
+ * written: zeros, red zones, poison. */
+static void *attempt(const request *r)
+{
+    bool  is_written = r->is_zeroed || usm_load_relaxed(&usm__observers.flags) & USM__OBSERVE_DEBUG;
+    void *p;
+
+    if (check_request(r->pool, r->align, r->size) != USM_OK ||
+        (is_written && !usm__pool_enter(r->pool)))
+        return NULL;
+    p = serve(r);
+    if (is_written)
+        usm__pool_leave(r->pool);
+    return p;
 }
 
 /* ---- ways to get memory: true if another attempt makes sense ---------------------------- */
@@ -174,6 +188,13 @@ static bool buffers_gave(request *r)
     is_giving = false;
     usm__message_restore(&message);
     return given > 0;
+}
+
+bool usm__pool_make_room(usm_pool *pool, size_t size)
+{
+    request r = {pool, 0, size, false, true};
+
+    return is_full() && (pools_gave(&r) || buffers_gave(&r));
 }
 
 /* `most`: number of attempts.  After most steps another thread may take what was freed. */

@@ -72,7 +72,9 @@ usm_status usm__pool_serve(usm_pool *pool, size_t align, size_t size, void **p)
     usm_status st;
 
     if (!cache) {
-        st = pool->ops->malloc(pool->impl, size, align, p);
+        st = usm__pool_check_awake(pool); /* one that is not has no caches */
+        if (st == USM_OK)
+            st = pool->ops->malloc(pool->impl, size, align, p);
     } else if (k == USM_BINS) {
         st = slab_malloc_beside(pool->impl, cache, size, align, p);
         usm__magazine_leave();

@@ -294,7 +294,7 @@ void usm__debug_inspect(const usm__record *r)
 {
     usm__message message;
 
-    if (!r->has_zones)
+    if (!r->has_zones || !usm__pool_is_awake(r->pool)) /* nothing can be read while it sleeps */
         return;
     usm__message_save(&message);
     if (inspect(r, front_zone(r)) != USM_OK || inspect(r, back_zone(r)) != USM_OK)
@@ -306,7 +306,7 @@ void usm__debug_wipe(const usm__record *r)
 {
     usm__message message;
 
-    if (!(usm__debug_checks() & USM__DEBUG_POISON))
+    if (!(usm__debug_checks() & USM__DEBUG_POISON) || !usm__pool_is_awake(r->pool))
         return;
     usm__message_save(&message);
     if (fill(r, r->user, FREED, r->usable) != USM_OK)

@@ -65,6 +65,7 @@
 #include "device/context.h"
 #include "heap/area.h"
 #include "spill/internal.h"
+#include "spill/sleep.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -271,6 +272,7 @@ void usm__spill_end(usm_context *ctx)
 
     if (!s || s->fork_generation != usm__fork_generation())
         return;
+    usm__sleep_context_unused(ctx);
     usm__mutex_lock(&engines.lock);
     usm_list_remove(&s->link);
     usm__mutex_unlock(&engines.lock);

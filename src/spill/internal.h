@@ -283,6 +283,9 @@ uint32_t usm__mask_count(const usm__mask *m);
 /* The next run of set (want) or clear bits from *at on, below end; false: there is none. */
 bool usm__mask_next(const usm__mask *m, bool want, uint32_t *at, uint32_t end, usm__sectors *run);
 
+/* store.c: n > 0, a multiple of 8 */
+bool usm__is_all_zero(const char *p, size_t n);
+
 /* word.c */
 /* Sets and clears marks, and the state unless `state` is negative; pins are kept. */
 void usm__word_change(usm__word *word, int state, uint64_t set, uint64_t clear);

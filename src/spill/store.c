@@ -14,7 +14,7 @@
 #define AHEAD_MAX     32
 #define TELL_AGAIN_NS UINT64_C(1000000000)
 
-static bool is_all_zero(const char *p, size_t n)
+bool usm__is_all_zero(const char *p, size_t n)
 {
     const uint64_t *w = (const uint64_t *)(const void *)p;
 
@@ -218,7 +218,7 @@ void usm__store_make(usm__spill *s, usm__frame *f)
             USM__CONTENT_ZERO);
     } else if (is_unchanged(s, f, b, data)) {
         end(s, f, USM_OK, USM__CONTENT_COPY);
-    } else if (usm__mask_count(&f->work) == s->sectors && is_all_zero(data, s->block_size)) {
+    } else if (usm__mask_count(&f->work) == s->sectors && usm__is_all_zero(data, s->block_size)) {
         usm__mutex_lock(&s->lock);
         copy = usm__copy_take(b);
         usm__mutex_unlock(&s->lock);
