@@ -13,6 +13,7 @@
 #ifndef USM_TAG_H
 #define USM_TAG_H
 
+#include <usm/pool.h>
 #include <usm/types.h>
 
 USM_BEGIN_DECLS
@@ -40,6 +41,16 @@ USM_API usm_status usm_tag_pop(void);
 /** Returns the statistics of a name.
  *   USM_E_INVALID  nothing was ever allocated under that name */
 USM_API USM_NODISCARD usm_status usm_tag_get_stats(const char *name, usm_tag_stats *stats);
+
+/** Puts all pools that were created under a name to sleep, or wakes them, as
+ * usm_pool_sleep() and usm_pool_wake() do (usm/pool.h).  A pool belongs to the
+ * name that was innermost when usm_pool_create() was called; blocks that the
+ * name has in other pools stay.  If one pool fails, a sleep wakes those that it
+ * has put to sleep; a wake-up tries the others, and may be repeated.
+ *   USM_E_INVALID  no pool was created under that name
+ *   and those of usm_pool_sleep() and usm_pool_wake() */
+USM_API USM_NODISCARD usm_status usm_tag_sleep(const char *name, usm_sleep_contents contents);
+USM_API USM_NODISCARD usm_status usm_tag_wake(const char *name);
 
 USM_END_DECLS
 #endif

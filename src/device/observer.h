@@ -51,6 +51,8 @@ typedef struct usm__observer {
     void (*pool_ended)(usm_pool *pool);
     /* Memory [base, base + size) that the host may access returns to its driver, or is unmapped. */
     void (*memory_gone)(void *base, size_t size);
+    /* The innermost tag of the calling thread, for which usm__tagged is true; never freed. */
+    const char *(*tag_name)(void);
     void (*each_tag)(usm__observer_tag_fn *fn, void *arg);
 
     /* ---- the order of commands, for a caller for which usm__observer_order_on() is true, with no

@@ -39,6 +39,7 @@ struct usm_pool {
     usm_kind            kind;
     size_t              maximum_size, min_align, thread_cache;
     const char         *options; /* valid only during creation */
+    const char         *tag;     /* the tag under which it was made; NULL */
     usm_list            link;    /* in ctx->pools              */
     bool                is_default, zero_init, read_only;
     bool                is_imported; /* of another process: heap/export.c    */
@@ -136,6 +137,15 @@ typedef struct usm__pools_memory {
  * No lock of a context's rank or above is held. */
 size_t usm__pools_give_back(const usm__pools_memory *memory, const usm_pool *but, size_t size,
                             bool may_flush);
+/* Finds pools of all contexts, which are not destroyed until they are dismissed.  `is_wanted` is
+ * called with the locks of the lists held.  USM_E_NO_MEMORY: there is nothing to dismiss. */
+typedef bool usm__pools_filter(usm_pool *pool, const void *arg);
+typedef struct usm__pools_found {
+    usm_pool **list;
+    size_t     n;
+} usm__pools_found;
+usm_status usm__pools_find(usm__pools_filter *is_wanted, const void *arg, usm__pools_found *found);
+void       usm__pools_dismiss(usm__pools_found *found);
 /* The pool, which is in no list any more, is being destroyed: waits until no thread asks it to
  * return memory. */
 void usm__pool_await_guests(usm_pool *pool);

@@ -145,6 +145,7 @@ static usm_pool *new_pool(usm_context *ctx, size_t index, usm_kind kind, const u
     pool->thread_cache = desc->thread_cache;
     pool->zero_init    = desc->zero_init;
     pool->read_only    = desc->read_only;
+    pool->tag          = usm__tagged ? usm__observer_get()->tag_name() : NULL;
     usm__pool_set_threshold(pool, (uint64_t)desc->threshold);
     usm_store_relaxed(&pool->reuse, (uint32_t)USM__REUSE_ALL);
     pool->export_mode = desc->export_mode;

@@ -4,7 +4,8 @@
  * slow, not because the memory is in use.
  *
  * The thread that does so finds the pools under the locks of the lists and increments a counter in
- * each (`guests`).  It then calls them with no lock held.  The destruction of a pool waits until
+ * each (`guests`).  It then calls them with no lock held.  Those who look for pools for another
+ * reason do the same, by usm__pools_find().  The destruction of a pool waits until
  * this counter is 0; the thread itself waits for nothing but the driver.
  *
  * Called by heap/recover.c before an allocation fails, and by src/buffer for extents and frames. */
@@ -21,11 +22,17 @@ static struct {
 } guests = {USM__MUTEX_INIT(USM__RANK_POOL, "guests of pools"), PTHREAD_COND_INITIALIZER};
 
 typedef struct search {
+    usm__pools_filter *is_wanted;
+    const void        *arg;
+    usm__pools_found  *found;
+    size_t             cap; /* 0: pools are only counted */
+} search;
+
+/* Pools that may return memory. */
+typedef struct givers {
     const usm__pools_memory *memory;
     const usm_pool          *but;
-    usm_pool               **found; /* NULL: pools are only counted */
-    size_t                   n, cap;
-} search;
+} givers;
 
 static bool is_of_memory(const usm_pool *pool, const usm__pools_memory *m)
 {
@@ -44,20 +51,44 @@ static bool has_free(usm_pool *pool)
            usm_load_relaxed(&pool->reserved) > usm__pool_live(pool);
 }
 
+static bool may_give(usm_pool *pool, const void *arg)
+{
+    const givers *g = arg;
+
+    return pool != g->but && is_of_memory(pool, g->memory) && !usm__pool_is_inert(pool) &&
+           usm__pool_is_awake(pool) && has_free(pool);
+}
+
 /* The locks of the lists are held. */
 static void invite(usm_pool *pool, void *arg)
 {
     search *s = arg;
 
-    if (pool == s->but || !is_of_memory(pool, s->memory) || usm__pool_is_inert(pool) ||
-        !usm__pool_is_awake(pool) || !has_free(pool))
+    if (!s->is_wanted(pool, s->arg))
         return;
-    if (s->found && s->n < s->cap) {
+    if (!s->cap) {
+        s->found->n++;
+    } else if (s->found->n < s->cap) {
         usm_add_relaxed(&pool->guests, 1u);
-        s->found[s->n++] = pool;
-    } else if (!s->found) {
-        s->n++;
+        s->found->list[s->found->n++] = pool;
     }
+}
+
+usm_status usm__pools_find(usm__pools_filter *is_wanted, const void *arg, usm__pools_found *found)
+{
+    search s = {is_wanted, arg, found, 0};
+
+    *found = (usm__pools_found){NULL, 0};
+    usm__pools_each(invite, &s);
+    s.cap    = found->n;
+    found->n = 0;
+    if (s.cap == 0)
+        return USM_OK;
+    found->list = usm__heap_alloc(s.cap * sizeof *found->list);
+    if (!found->list)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a list of %zu pools", s.cap);
+    usm__pools_each(invite, &s);
+    return USM_OK;
 }
 
 static void leave(usm_pool *pool)
@@ -66,6 +97,13 @@ static void leave(usm_pool *pool)
     if (atomic_fetch_sub_explicit(&pool->guests, 1u, memory_order_acq_rel) == 1)
         pthread_cond_broadcast(&guests.changed);
     usm__mutex_unlock(&guests.lock);
+}
+
+void usm__pools_dismiss(usm__pools_found *found)
+{
+    for (size_t i = 0; i < found->n; i++)
+        leave(found->list[i]);
+    usm__heap_free(found->list);
 }
 
 void usm__pool_await_guests(usm_pool *pool)
@@ -89,43 +127,30 @@ static size_t trim(usm_pool *pool, size_t size, bool deep)
     return before > after ? (size_t)(before - after) : 0;
 }
 
-static size_t trim_all(const search *s, size_t size, bool deep)
+static size_t trim_all(const usm__pools_found *found, size_t size, bool deep)
 {
     size_t given = 0;
 
-    for (size_t i = 0; i < s->n && given < size; i++)
-        given += trim(s->found[i], size - given, deep);
-    return given;
-}
-
-static size_t give(search *s, size_t size, bool may_flush)
-{
-    size_t given;
-
-    s->n = 0;
-    usm__pools_each(invite, s);
-    given = trim_all(s, size, false);
-    if (given < size && may_flush)
-        given += trim_all(s, size - given, true);
-    for (size_t i = 0; i < s->n; i++)
-        leave(s->found[i]);
+    for (size_t i = 0; i < found->n && given < size; i++)
+        given += trim(found->list[i], size - given, deep);
     return given;
 }
 
 size_t usm__pools_give_back(const usm__pools_memory *memory, const usm_pool *but, size_t size,
                             bool may_flush)
 {
-    search       s     = {memory, but, NULL, 0, 0};
-    size_t       given = 0;
-    usm__message message;
+    const givers     g     = {memory, but};
+    size_t           given = 0;
+    usm__pools_found found;
+    usm__message     message;
 
     usm__message_save(&message);
-    usm__pools_each(invite, &s);
-    s.cap   = s.n;
-    s.found = s.n ? usm__heap_alloc(s.n * sizeof *s.found) : NULL;
-    if (s.found)
-        given = give(&s, size, may_flush);
-    usm__heap_free(s.found);
+    if (usm__pools_find(may_give, &g, &found) == USM_OK) {
+        given = trim_all(&found, size, false);
+        if (given < size && may_flush)
+            given += trim_all(&found, size - given, true);
+        usm__pools_dismiss(&found);
+    }
     usm__message_restore(&message);
     return given;
 }

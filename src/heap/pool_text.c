@@ -86,6 +86,7 @@ static void put_json_stats(usm__json *j, const usm_pool_stats *s)
     usm__json_number(j, "live_peak_error", s->live_peak_error);
     usm__json_number(j, "reserved", s->reserved);
     usm__json_number(j, "reserved_peak", s->reserved_peak);
+    usm__json_number(j, "asleep", s->asleep);
     usm__json_number(j, "blocks", s->blocks);
     usm__json_number(j, "allocations", s->allocations);
     usm__json_number(j, "frees", s->frees);
@@ -183,6 +184,9 @@ static void put_text_stats(usm__out *o, const usm_pool_stats *s, uint64_t cache_
         usm__out_put(o, ", or up to %s more", USM__SIZE_TEXT(s->live_peak_error));
     usm__out_put(o, "\n  reserved       %-11s peak %s\n", USM__SIZE_TEXT(s->reserved),
                  USM__SIZE_TEXT(s->reserved_peak));
+    if (s->asleep)
+        usm__out_put(o, "  asleep         %-11s has addresses and no memory\n",
+                     USM__SIZE_TEXT(s->asleep));
     usm__out_put(o, "  largest free   %-11s", USM__SIZE_TEXT(s->largest_free));
     put_percent(o, " fragmentation ", fragmentation_of(s));
     usm__out_put(o, "\n  allocations    %-11llu frees %llu\n", calls, (unsigned long long)s->frees);

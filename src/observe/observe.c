@@ -475,6 +475,7 @@ void usm__observe_install(void)
                                         .pool_reset     = observe_reset,
                                         .pool_ended     = observe_pool_end,
                                         .memory_gone    = usm__checker_forget,
+                                        .tag_name       = usm__tag_name,
                                         .each_tag       = usm__tags_each,
                                         .block_served   = usm__order_block_served,
                                         .block_back     = usm__order_block_back,

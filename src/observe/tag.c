@@ -171,6 +171,11 @@ usm__tag *usm__tag_current(void)
     return usm__tagged ? pushed->tags[pushed->depth - 1] : NULL;
 }
 
+const char *usm__tag_name(void)
+{
+    return usm__tag_current()->name;
+}
+
 /* The thread has a block from here on, so that usm__tag_thread_ended() is called. */
 static tag_stack *own_stack(void)
 {

@@ -23,6 +23,8 @@ typedef struct usm__tag {
 
 /* The calling thread's innermost tag, or NULL. */
 usm__tag *usm__tag_current(void);
+/* pre: it has one. */
+const char *usm__tag_name(void);
 
 /* `tag` may be NULL in all of these.  A block was allocated; freed; its free was refused after
  * all. */

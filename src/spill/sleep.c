@@ -283,6 +283,75 @@ usm_status usm_pool_wake(usm_pool *pool)
     return st;
 }
 
+/* --- tags ------------------------------------------------------------------------------------ */
+
+/* Tags are cut off after so many bytes. */
+#define TAG_MOST 63
+
+static bool is_of_tag(usm_pool *pool, const void *name)
+{
+    return pool->tag && !pool->is_default && strncmp(pool->tag, name, TAG_MOST) == 0;
+}
+
+static usm_status find_tagged(const char *name, usm__pools_found *found)
+{
+    usm_status st = name && *name ? usm__pools_find(is_of_tag, name, found)
+                                  : usm__fail(USM_E_INVALID, "a tag needs a name");
+
+    if (st == USM_OK && found->n == 0)
+        return usm__fail(USM_E_INVALID, "no pool was created under the tag \"%s\"", name);
+    return st;
+}
+
+usm_status usm_tag_wake(const char *name)
+{
+    usm__pools_found found;
+    usm_status       st = find_tagged(name, &found), first = st;
+    usm__message     message;
+
+    if (st != USM_OK)
+        return st;
+    for (size_t i = 0; i < found.n; i++) {
+        st = usm_pool_wake(found.list[i]);
+        if (st != USM_OK && first == USM_OK) {
+            first = st;
+            usm__message_save(&message);
+        }
+    }
+    if (first != USM_OK)
+        usm__message_restore(&message);
+    usm__pools_dismiss(&found);
+    return first;
+}
+
+usm_status usm_tag_sleep(const char *name, usm_sleep_contents contents)
+{
+    usm__pools_found found;
+    usm_status       st    = find_tagged(name, &found);
+    size_t           slept = 0; /* pools that this call has put to sleep: the first of the list */
+    usm__message     message;
+
+    if (st != USM_OK)
+        return st;
+    for (size_t i = 0; i < found.n && st == USM_OK; i++) {
+        usm_pool *pool      = found.list[i];
+        bool      was_awake = usm__pool_is_awake(pool);
+
+        st = usm_pool_sleep(pool, contents);
+        if (st == USM_OK && was_awake) {
+            found.list[i]       = found.list[slept];
+            found.list[slept++] = pool;
+        }
+    }
+    usm__message_save(&message);
+    for (size_t i = 0; st != USM_OK && i < slept; i++)
+        if (usm_pool_wake(found.list[i]) != USM_OK)
+            usm__warn("a pool of the tag \"%s\" stays asleep: %s", name, usm_last_error());
+    usm__message_restore(&message);
+    usm__pools_dismiss(&found);
+    return st;
+}
+
 /* --- the end of an engine -------------------------------------------------------------------- */
 
 void usm__sleep_context_unused(usm_context *ctx)

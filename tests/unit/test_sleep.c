@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Pools that sleep: memory goes back, addresses and contents stay; what is refused; frees and
  * allocations meanwhile; calls that fail on both ways; a tier that fails or lies; threads; fork();
- * 1,000 random sleeps against a model.  Over host, null and ze_soft; over OpenCL the refusal.  The
+ * 1,000 random sleeps against a model.  Over host, null and ze_soft; over OpenCL the refusals.  The
  * tier is one in memory (fake_transport.h), or with USM_TEST_REAL a file. */
 #include "base/fault.h"
 #include "fake_transport.h"
@@ -22,10 +22,10 @@ static struct {
     usm_queue   *q;
     usm_context *ctx;
     bool         is_host;
-    bool         is_null;    /* its memory has no contents        */
-    bool         is_refused; /* the driver maps no pieces         */
-    bool         is_file;    /* the tier is a file                */
-    uint64_t    *bytes;      /* of a block, on the host           */
+    bool         is_null;   /* its memory has no contents        */
+    bool         is_opencl; /* the driver maps no pieces         */
+    bool         is_file;   /* the tier is a file                */
+    uint64_t    *bytes;     /* of a block, on the host           */
 } at;
 
 /* ---- blocks ------------------------------------------------------------------------------- */
@@ -92,13 +92,6 @@ static usm_pool_stats stats_of(usm_pool *pool)
     return stats;
 }
 
-/* Skips where the driver maps no pieces. */
-static void need_sleep(void)
-{
-    if (at.is_refused)
-        SKIP("the driver does not map memory into reserved addresses");
-}
-
 /* The bytes that the system has given: the process's memory, or what the device has not free. */
 static uint64_t bytes_taken(void)
 {
@@ -159,7 +152,6 @@ static void sleep_and_wake(usm_kind kind)
 
 static void memory_goes_and_comes_back(void)
 {
-    need_sleep();
     sleep_and_wake(USM_DEVICE);
     if (at.is_host) {
         sleep_and_wake(USM_HOST);
@@ -174,7 +166,6 @@ static void what_is_discarded_is_not_stored(void)
     uint64_t        stored;
     void           *p[N];
 
-    need_sleep();
     CHECK_INT(usm_spill_get_stats(NULL, &spill), USM_OK);
     stored = fake_counts_of(FAKE_A).stores;
     pool   = make_pool(USM_DEVICE, false);
@@ -194,7 +185,6 @@ static void blocks_are_freed_in_their_sleep(void)
     uint64_t  asleep;
     void     *p[N];
 
-    need_sleep();
     pool = make_pool(USM_DEVICE, false);
     fill(pool, p, 7);
     CHECK_INT(usm_pool_sleep(pool, USM_SLEEP_KEEP), USM_OK);
@@ -224,12 +214,11 @@ static void zeros_stay_zero(void)
     usm_pool *pool;
     uint64_t *p;
 
-    need_sleep();
+    if (at.is_null)
+        return;
     pool = make_pool(USM_DEVICE, false);
     p    = usm_pool_malloc(pool, 4 * MIB);
     CHECK(p != NULL);
-    if (at.is_null)
-        SKIP("null has no contents");
     CHECK_INT(usm_memset(at.q, p, 0, 4 * MIB, 0, NULL, NULL), USM_OK);
     CHECK_INT(usm_memset(at.q, (char *)p + 3 * MIB, 1, 8, 0, NULL, NULL), USM_OK);
     CHECK_INT(usm_pool_sleep(pool, USM_SLEEP_KEEP), USM_OK); /* waits for both */
@@ -261,7 +250,7 @@ static void refusals_say_why(void)
     refused(pool, USM_E_NOT_SUPPORTED, "arena");
     usm_pool_destroy(pool);
     pool = make_pool(USM_DEVICE, false);
-    if (at.is_refused)
+    if (at.is_opencl)
         refused(pool, USM_E_NOT_SUPPORTED, "reserved addresses");
     else
         CHECK_INT(usm_pool_sleep(pool, (usm_sleep_contents)7), USM_E_INVALID);
@@ -286,27 +275,31 @@ static void a_task_cannot_wait_for_itself(void)
 {
     usm_pool *pool;
 
-    need_sleep();
-    if (at.is_null)
-        SKIP("null has no tasks");
+    if (at.is_null) /* which has no tasks */
+        return;
     pool = make_pool(USM_DEVICE, false);
     CHECK_INT(usm_host_task(at.q, sleep_in_a_task, pool, 0, NULL, NULL), USM_OK);
     CHECK_INT(usm_queue_wait(at.q), USM_OK);
     usm_pool_destroy(pool);
 }
 
-static void *touch(void *p)
+static void touch(void *p)
 {
     *(volatile char *)p = 1;
-    return NULL;
 }
 
 static usm_pool *of_child;
 static void     *block_of_child;
 
+static void end_at_signal(int signal)
+{
+    (void)signal;
+    _exit(42);
+}
+
 static void touch_asleep(void)
 {
-    (void)signal(SIGSEGV, SIG_DFL);
+    (void)signal(SIGSEGV, end_at_signal); /* a sanitizer has one of its own */
     touch(block_of_child);
 }
 
@@ -314,15 +307,80 @@ static void accesses_fault(void)
 {
     int status;
 
-    if (!at.is_host || PLAIN_SANITIZED)
-        SKIP("needs memory that the host can touch, and its signal");
+    if (!at.is_host)
+        return;
     of_child       = make_pool(USM_HOST, false);
     block_of_child = usm_pool_malloc(of_child, MIB);
     touch(block_of_child);
     CHECK_INT(usm_pool_sleep(of_child, USM_SLEEP_KEEP), USM_OK);
     status = plain_child(touch_asleep, NULL);
-    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
     usm_pool_destroy(of_child);
+}
+
+static usm_pool *make_tagged(const char *tag)
+{
+    usm_pool *pool;
+
+    CHECK_INT(usm_tag_push(tag), USM_OK);
+    pool = make_pool(USM_DEVICE, false);
+    CHECK_INT(usm_tag_pop(), USM_OK);
+    return pool;
+}
+
+static void a_tag_sleeps_with_all_its_pools(void)
+{
+    usm_pool *a = make_tagged("models"), *b = make_tagged("models"), *other = make_tagged("model");
+    void     *in_a[N], *in_b[N], *in_other[N];
+    uint64_t  pieces;
+
+    fill(a, in_a, 1);
+    fill(b, in_b, 2);
+    fill(other, in_other, 3);
+    CHECK_INT(usm_tag_sleep("models", USM_SLEEP_KEEP), USM_OK);
+    pieces = stats_of(a).asleep / (2 * MIB);
+    CHECK(pieces > 0 && stats_of(b).asleep && !stats_of(other).asleep);
+    CHECK_INT(usm_tag_wake("models"), USM_OK);
+    CHECK(usm__fault_arm("vmem_unmap", pieces + 1, false, USM_OK)); /* of the second pool */
+    CHECK(usm_tag_sleep("models", USM_SLEEP_KEEP) != USM_OK);
+    usm__fault_disarm_all();
+    CHECK(!stats_of(a).asleep && !stats_of(b).asleep);
+    check(a, in_a, 1);
+    check(b, in_b, 2);
+    check(other, in_other, 3);
+    CHECK_INT(usm_tag_sleep("nobody's", USM_SLEEP_KEEP), USM_E_INVALID);
+    CHECK_IN("nobody's", usm_last_error());
+    CHECK_INT(usm_tag_wake(NULL), USM_E_INVALID);
+    usm_pool_destroy(a);
+    usm_pool_destroy(b);
+    usm_pool_destroy(other);
+}
+
+/* A context with a limit of its own has an engine of its own, which ends before its pools. */
+static void a_context_ends_in_its_sleep(void)
+{
+    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+    usm_device      *dev  = usm_queue_get_device(at.q);
+    usm_context     *ctx = NULL, *before = at.ctx;
+    usm_queue       *q = NULL, *q_before = at.q;
+    usm_queue_desc   qd = USM_QUEUE_DESC_INIT;
+    void            *p[N];
+
+    desc.host_limit = 64 * MIB;
+    desc.devices    = &dev;
+    desc.ndevices   = 1;
+    CHECK_INT(usm_context_create(&desc, &ctx), USM_OK);
+    CHECK_INT(usm_queue_create(ctx, dev, &qd, &q), USM_OK);
+    at.ctx = ctx;
+    at.q   = q;
+    fill(make_pool(USM_DEVICE, false), p, 1);
+    of_child = make_pool(USM_DEVICE, false);
+    fill(of_child, p, 1);
+    CHECK_INT(usm_pool_sleep(of_child, USM_SLEEP_KEEP), USM_OK);
+    at.ctx = before;
+    at.q   = q_before;
+    usm_queue_destroy(q);
+    usm_context_destroy(ctx);
 }
 
 /* ---- calls that fail ------------------------------------------------------------------------ */
@@ -371,13 +429,11 @@ static void sweep(const char *name, bool onwards)
 
 static void each_call_may_fail(void)
 {
-    need_sleep();
     sweep("*", false);
 }
 
 static void all_calls_from_one_on_may_fail(void)
 {
-    need_sleep();
     sweep("*", true);
 }
 
@@ -387,7 +443,6 @@ static void a_limit_keeps_it_asleep(void)
     usm_pool     *pool = NULL, *other = NULL;
     void         *p[N], *rest;
 
-    need_sleep();
     desc.name         = "slab";
     desc.area_size    = 2 * MIB;
     desc.maximum_size = 32 * MIB;
@@ -408,11 +463,10 @@ static void a_limit_keeps_it_asleep(void)
 
 /* ---- tiers that fail ------------------------------------------------------------------------ */
 
-static void need_fake(void)
+/* The tier is the one in memory, and gets something. */
+static bool has_fake(void)
 {
-    need_sleep();
-    if (at.is_file || at.is_null)
-        SKIP("for the tier in memory");
+    return !at.is_file && !at.is_null;
 }
 
 static void a_full_tier_leaves_it_awake(void)
@@ -420,7 +474,8 @@ static void a_full_tier_leaves_it_awake(void)
     usm_pool *pool;
     void     *p[N];
 
-    need_fake();
+    if (!has_fake())
+        return;
     pool = make_pool(USM_DEVICE, false);
     fill(pool, p, 11);
     fake_plan_of(FAKE_A)->store_full = 1000;
@@ -436,7 +491,8 @@ static void what_cannot_be_read_stays_asleep(void)
     usm_pool *pool;
     void     *p[N];
 
-    need_fake();
+    if (!has_fake())
+        return;
     pool = make_pool(USM_DEVICE, false);
     fill(pool, p, 13);
     CHECK_INT(usm_pool_sleep(pool, USM_SLEEP_KEEP), USM_OK);
@@ -455,7 +511,8 @@ static void a_flipped_bit_is_found(void)
     unsigned char *bytes;
     void          *p[N];
 
-    need_fake();
+    if (!has_fake())
+        return;
     pool = make_pool(USM_DEVICE, false);
     fill(pool, p, 17);
     CHECK_INT(usm_pool_sleep(pool, USM_SLEEP_KEEP), USM_OK);
@@ -541,7 +598,6 @@ static void threads_meet(bool zero_init)
 
 static void threads_are_refused_or_served(void)
 {
-    need_sleep();
     threads_meet(false);
     threads_meet(true);
 }
@@ -557,7 +613,6 @@ static void a_child_cannot_wake_it(void)
 {
     void *p[N];
 
-    need_sleep();
     of_child = make_pool(at.is_host ? USM_HOST : USM_DEVICE, false);
     fill(of_child, p, 23);
     CHECK_INT(usm_pool_sleep(of_child, USM_SLEEP_KEEP), USM_OK);
@@ -606,7 +661,6 @@ static void a_thousand_sleeps(void)
     uint64_t    seed = given ? strtoull(given, NULL, 0) : 88172645463325252, r = seed;
     held        list[HELD] = {{NULL, 0, 0}};
 
-    need_sleep();
     printf("# USM_TEST_SEED=%llu\n", (unsigned long long)seed);
     pool = make_pool(USM_DEVICE, false);
     for (unsigned n = 0; n < SLEEPS; n++) {
@@ -635,6 +689,8 @@ static const plain_case cases[] = {
     CASE(refusals_say_why),
     CASE(a_task_cannot_wait_for_itself),
     CASE(accesses_fault),
+    CASE(a_tag_sleeps_with_all_its_pools),
+    CASE(a_context_ends_in_its_sleep),
     CASE(each_call_may_fail),
     CASE(all_calls_from_one_on_may_fail),
     CASE(a_limit_keeps_it_asleep),
@@ -661,11 +717,11 @@ static int start(void)
     if (usm_queue_create(NULL, NULL, &desc, &at.q) != USM_OK ||
         usm_device_get_info(usm_queue_get_device(at.q), &info) != USM_OK)
         return 1;
-    at.ctx        = usm_queue_get_context(at.q);
-    at.is_host    = strcmp(info.backend, "host") == 0;
-    at.is_null    = strcmp(info.backend, "null") == 0;
-    at.is_refused = strcmp(info.backend, "opencl") == 0;
-    at.bytes      = malloc(WORDS * sizeof(uint64_t));
+    at.ctx       = usm_queue_get_context(at.q);
+    at.is_host   = strcmp(info.backend, "host") == 0;
+    at.is_null   = strcmp(info.backend, "null") == 0;
+    at.is_opencl = strcmp(info.backend, "opencl") == 0;
+    at.bytes     = malloc(WORDS * sizeof(uint64_t));
     return at.bytes == NULL;
 }
 
