@@ -30,8 +30,9 @@
  * it calls protect(), and both that and bring() look under the range's lock, so that bring() sees
  * the mark, or protect() sees where the pages have gone.
  *
- * Pins for an access end when its pages are in the range.  The block may leave at once; the thread
- * then faults again.
+ * The thread that faulted goes on as soon as its pages are in the range: what is to be loaded and
+ * stored ahead of need comes after that, on the handler's time.  Then the pin ends.  The block may
+ * leave at once; the thread then faults again.
  *
  * The window.  UFFDIO_MOVE cannot place pages write-protected.  Another thread may write between
  * the move and the protection, and the engine would never know.  So with that mechanism a block
@@ -257,21 +258,38 @@ static bool is_there(usm__managed *r, uint32_t block, bool is_write)
     return state != USM__MANAGED_AWAY && (state != USM__MANAGED_PROTECTED || !is_write);
 }
 
+typedef struct arrival {
+    usm__managed   *r;
+    uint32_t        block;
+    usm_access_mode mode;
+    int             rc;
+} arrival;
+
+/* The block is pinned. */
+static void arrive(void *arg)
+{
+    arrival      *a     = arg;
+    usm__managed *r     = a->r;
+    void         *frame = usm__space_frame(r->space, a->block);
+
+    usm__mutex_lock(&r->lock);
+    a->rc = place(r, a->block, frame, (a->mode & USM_WRITE) != 0);
+    usm__mutex_unlock(&r->lock);
+    if (a->rc == 0)
+        usm__mechanism_wake(r->mechanism, address_of(r, a->block), r->block_size);
+}
+
 /* Within one pin.  EBUSY: the block must be pinned for writing. */
 static usm_status bring_as(usm__managed *r, uint32_t block, usm_access_mode mode, int *rc)
 {
     usm__pin   pin = {r->space, (size_t)block * r->block_size, r->block_size, mode};
-    usm_status st  = usm__spill_pin(r->space->spill, 1, &pin);
-    void      *frame;
+    arrival    a   = {r, block, mode, 0};
+    usm_status st  = usm__spill_pin_then(r->space->spill, &pin, arrive, &a);
 
-    if (st != USM_OK)
-        return st;
-    frame = usm__space_frame(r->space, block);
-    usm__mutex_lock(&r->lock);
-    *rc = place(r, block, frame, (mode & USM_WRITE) != 0);
-    usm__mutex_unlock(&r->lock);
-    usm__space_unpin(r->space, pin.offset, pin.size, mode);
-    return USM_OK;
+    if (st == USM_OK)
+        usm__space_unpin(r->space, pin.offset, pin.size, mode);
+    *rc = a.rc;
+    return st;
 }
 
 usm_status usm__managed_bring(usm__managed *r, uint32_t block, bool is_write)

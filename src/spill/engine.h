@@ -174,6 +174,10 @@ static inline bool usm__space_pin_hit(usm__space *space, size_t offset, size_t s
  * mode it returns USM_E_AGAIN instead).  With NO_INIT nothing is loaded.  Fails as
  * usm_access_begin() does. */
 usm_status usm__spill_pin(usm__spill *spill, size_t n, const usm__pin *list);
+/* The same for one block.  Calls pinned(user) once, without a lock, as soon as the block is pinned:
+ * before the loads and stores ahead of need that the access gives rise to, which the caller makes. */
+usm_status usm__spill_pin_then(usm__spill *spill, const usm__pin *pin, void (*pinned)(void *user),
+                               void *user);
 /* The same for one pin, but returns USM_E_AGAIN at once instead of waiting for memory that others
  * hold.  is_past_turn: it also goes ahead of the threads with a ticket for more memory than there
  * is; for requests whose completion frees memory. */

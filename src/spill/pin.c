@@ -504,9 +504,21 @@ static usm_status take_late(const usm__pin_request *r)
     return USM_OK;
 }
 
+/* pre: the request has all its pins */
+static void tell_pinned(usm__pin_request *r)
+{
+    if (!r->pinned)
+        return;
+    r->pinned(r->user);
+    r->pinned          = NULL;
+    r->deferred.cleans = true;
+}
+
 /* Does what was decided under the lock. */
 static void without_lock(usm__pin_request *r)
 {
+    if (r->phase == USM__PIN_SOLID && r->at.pin == r->n) /* the rest is ahead of need */
+        tell_pinned(r);
     usm__deferred_do(r->spill, &r->deferred);
     if (r->asks)
         (void)usm__parts_memory_starved(r->spill->owner, r->blocks << r->spill->shift);
@@ -534,44 +546,58 @@ static usm_status pin(usm__pin_request *r)
     }
     end_wait(r);
     usm__mutex_unlock(&s->lock);
+    if (st == USM_OK) {
+        tell_pinned(r);
+        usm__deferred_do(s, &r->deferred);
+    }
     return st;
 }
 
 /* Not all blocks were hit. */
-static usm_status pin_list(usm__spill *s, size_t n, const usm__pin *list, bool is_hasty,
-                           bool is_past_ticket)
+static usm_status pin_list(usm__pin_request *r)
 {
-    unsigned char    few[MARKS_INLINE] = {0};
-    usm__pin_request r                 = {.spill          = s,
-                                          .n              = n,
-                                          .list           = list,
-                                          .may_wait       = true,
-                                          .is_hasty       = is_hasty,
-                                          .is_past_ticket = is_past_ticket,
-                                          .hand           = USM__NO_FRAME};
-    usm_status       st                = check_size(&r);
+    unsigned char few[MARKS_INLINE] = {0};
+    usm_status    st                = check_size(r);
 
     if (st != USM_OK)
         return st;
-    for (size_t i = 0; i < n; i++)
-        r.may_wait = r.may_wait && !(list[i].mode & USM_NO_WAIT);
-    r.marks = r.blocks <= MARKS_INLINE ? few : usm__heap_alloc(r.blocks);
-    if (!r.marks)
-        return usm__fail(USM_E_NO_MEMORY, "no host memory for an access of %zu blocks", r.blocks);
-    st = pin(&r);
-    if (r.marks != few)
-        usm__heap_free(r.marks);
+    r->may_wait = true;
+    for (size_t i = 0; i < r->n; i++)
+        r->may_wait = r->may_wait && !(r->list[i].mode & USM_NO_WAIT);
+    r->hand  = USM__NO_FRAME;
+    r->marks = r->blocks <= MARKS_INLINE ? few : usm__heap_alloc(r->blocks);
+    if (!r->marks)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for an access of %zu blocks", r->blocks);
+    st = pin(r);
+    if (r->marks != few)
+        usm__heap_free(r->marks);
     return st;
 }
 
 usm_status usm__spill_pin(usm__spill *s, size_t n, const usm__pin *list)
 {
-    return hit_all(n, list) ? USM_OK : pin_list(s, n, list, false, false);
+    usm__pin_request r = {.spill = s, .n = n, .list = list};
+
+    return hit_all(n, list) ? USM_OK : pin_list(&r);
+}
+
+usm_status usm__spill_pin_then(usm__spill *s, const usm__pin *pin, void (*pinned)(void *user),
+                               void *user)
+{
+    usm__pin_request r = {.spill = s, .n = 1, .list = pin, .pinned = pinned, .user = user};
+
+    if (!hit_all(1, pin))
+        return pin_list(&r);
+    pinned(user);
+    return USM_OK;
 }
 
 usm_status usm__spill_pin_hastily(usm__spill *s, const usm__pin *pin, bool is_past_ticket)
 {
-    return hit_all(1, pin) ? USM_OK : pin_list(s, 1, pin, true, is_past_ticket);
+    usm__pin_request r = {
+        .spill = s, .n = 1, .list = pin, .is_hasty = true, .is_past_ticket = is_past_ticket};
+
+    return hit_all(1, pin) ? USM_OK : pin_list(&r);
 }
 
 void usm__space_unpin(usm__space *space, size_t offset, size_t size, usm_access_mode mode)

@@ -203,7 +203,7 @@ usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p)
     usm__load_absent(s, &load, frame, &r->deferred);
     r->at.has_waited = true;
     r->at.has_read   = load.needs_content;
-    r->ahead.cleans  = true;
+    r->ahead.cleans  = !r->pinned; /* else once it is pinned */
     if (reads && b->content != USM__CONTENT_ZERO)
         usm__readahead(s, &r->ahead, p->space, p->block, false);
     else

@@ -42,6 +42,8 @@ typedef struct usm__pin_request {
     usm__spill     *spill;
     size_t          n;
     const usm__pin *list;
+    void (*pinned)(void *user); /* of usm__spill_pin_then(), until it is called; NULL             */
+    void           *user;
     bool            may_wait;
     bool            is_hasty;       /* but does not wait for memory that others hold             */
     bool            is_past_ticket; /* it frees memory: a thread with a ticket would wait for it */

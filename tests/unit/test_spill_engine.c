@@ -211,6 +211,57 @@ static void threads_share_frames_not_contents(void)
     end(&f);
 }
 
+/* --- pins that tell ------------------------------------------------------------------------ */
+
+typedef struct told {
+    usm__space *space;
+    unsigned    times;
+} told;
+
+static void note_pinned(void *arg)
+{
+    told *t = arg;
+
+    t->times++;
+    CHECK(usm__space_is_pinned(t->space, 0, MIB, true));
+    t->space->base[7]++;
+}
+
+static void use_the_rest(usm__space *space)
+{
+    for (size_t at = MIB; at < space->size; at += MIB) {
+        CHECK_INT(pin(space, at, MIB, USM_READ_WRITE), USM_OK);
+        memset(space->base + at, 1, MIB);
+        usm__space_unpin(space, at, MIB, USM_READ_WRITE);
+    }
+}
+
+static void a_pin_tells_once_that_it_is_there(void)
+{
+    fixture  f;
+    told     t = {NULL, 0};
+    usm__pin p;
+
+    fake_reset();
+    f       = fixture_of("fake_a:", 2 * MIB);
+    t.space = space_of(&f, 8 * MIB, "told");
+    p       = (usm__pin){t.space, 0, f.spill->block_size, USM_READ_WRITE};
+    for (unsigned round = 1; round <= 6; round++) {
+        CHECK_INT(usm__spill_pin_then(f.spill, &p, note_pinned, &t), USM_OK);
+        CHECK_INT(t.times, round);
+        CHECK_INT(t.space->base[7], (int)round);
+        usm__space_unpin(p.space, p.offset, p.size, p.mode);
+        if (round % 2 == 0)
+            use_the_rest(t.space); /* it is not in memory in the next round */
+    }
+    fake_plan_of(FAKE_A)->fetch_eio = 1000;
+    CHECK_INT(usm__spill_pin_then(f.spill, &p, note_pinned, &t), USM_E_IO);
+    CHECK_INT(t.times, 6);
+    fake_plan_of(FAKE_A)->fetch_eio = 0;
+    usm__space_destroy(t.space);
+    end(&f);
+}
+
 /* --- sizes ----------------------------------------------------------------------------------- */
 
 static size_t block_for(size_t limit, const char *wanted)
@@ -651,6 +702,7 @@ static const plain_case cases[] = {
     CASE(contents_survive_where_pages_cannot_be_moved),
     CASE(too_many_mappings_make_others_leave),
     CASE(threads_share_frames_not_contents),
+    CASE(a_pin_tells_once_that_it_is_there),
     CASE(blocks_fit_the_limit),
     CASE(the_first_user_chooses_blocks_where_no_setting_does),
     CASE(a_limit_may_be_more_than_the_machine_has),
