@@ -50,6 +50,7 @@ typedef enum spill_raw {
     SPILL_RAW_OVERWRITE,
     SPILL_RAW_MIXED,        /* half reads, half writes, 16 at a time: half of the sum, as each
                                chunk that is changed is read and written                     */
+    SPILL_RAW_SINGLE,       /* 2 MiB, one at a time                                    */
     SPILL_RAW_SMALL_RANDOM, /* 8 KiB, one at a time                                   */
     SPILL_RAW_SMALL_MIXED,
     SPILL_RAWS

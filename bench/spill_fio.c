@@ -23,6 +23,7 @@ static const struct {
     [SPILL_RAW_RANDOM]       = {"fio random read", "randread", "1M", "8", false},
     [SPILL_RAW_OVERWRITE]    = {"fio overwrite", "write", "1M", "8", false},
     [SPILL_RAW_MIXED]        = {"fio mixed / 2", "randrw", "1M", "16", false},
+    [SPILL_RAW_SINGLE]       = {"fio random read, 2 MiB, QD1", "randread", "2M", "1", false},
     [SPILL_RAW_SMALL_RANDOM] = {"fio random read, 8 KiB, QD1", "randread", "8k", "1", true},
     [SPILL_RAW_SMALL_MIXED]  = {"fio mixed / 2, 8 KiB, QD1", "randrw", "8k", "1", true},
 };

@@ -8,6 +8,8 @@
  *     W2  overwrites every chunk in order: the old content is dead (no_init)
  *     M   adds 1 to each word of chunks at random
  *     S   an ordered pass that adds 1 to each word
+ *     T   new chunks: a matrix of them is filled, and written across the diagonal into another; the
+ *         second is timed
  *
  * Every sum is compared with what was written, so a wrong byte ends the measurement; `check`
  * compares every word.  What is only needed for checking is computed before the clock starts. */
@@ -20,6 +22,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SALT   UINT64_C(0x9E3779B97F4A7C15)
@@ -182,6 +186,113 @@ static bool check_chunk(spill_load *l, size_t i)
     return wrong == 0;
 }
 
+/* ---- a matrix ---------------------------------------------------------------------- */
+
+#define SQUARE 16 /* words along a side: two of them fit into the processor's cache */
+
+/* A chunk is a tile of rows of `side` words. */
+static void transpose_words(uint64_t *to, const uint64_t *from, size_t side)
+{
+    for (size_t r0 = 0; r0 < side; r0 += SQUARE)
+        for (size_t c0 = 0; c0 < side; c0 += SQUARE)
+            for (size_t r = r0; r < r0 + SQUARE; r++)
+                for (size_t c = c0; c < c0 + SQUARE; c++)
+                    to[c * side + r] = from[r * side + c];
+}
+
+static bool transpose_chunk(spill_load *l, size_t from, size_t to, size_t side)
+{
+    usm_access a, b;
+
+    if (!begin(l, from, USM_READ, &a))
+        return false;
+    if (!begin(l, to, USM_WRITE_NO_INIT, &b)) {
+        end(l, &a);
+        return false;
+    }
+    transpose_words(b.ptr, a.ptr, side);
+    end(l, &a);
+    end(l, &b);
+    return true;
+}
+
+/* The sum of the words is what it was. */
+static bool check_transposed(spill_load *l, size_t from, size_t to)
+{
+    usm_access a;
+    bool       ok = begin(l, to, USM_READ, &a);
+
+    if (ok) {
+        ok = sum_words(a.ptr, l->words) == l->sum[from];
+        end(l, &a);
+    }
+    return ok;
+}
+
+static size_t root_of(size_t n)
+{
+    size_t root = 0;
+
+    while ((root + 1) * (root + 1) <= n)
+        root++;
+    return root;
+}
+
+/* Matrices of `tiles` by `tiles` chunks, one behind the other. */
+static bool run_transpose(spill_load *l, spill_time *time)
+{
+    size_t   tiles = root_of(l->shape.n / 2), n = tiles * tiles, side = root_of(l->words);
+    uint64_t start;
+    bool     ok = side * side == l->words && side % SQUARE == 0;
+
+    for (size_t i = 0; i < n && ok; i++)
+        ok = create_chunk(l, i);
+    start = bench_now_ns();
+    for (size_t i = 0; i < n && ok; i++)
+        ok = transpose_chunk(l, i % tiles * tiles + i / tiles, n + i, side);
+    time->seconds = (double)(bench_now_ns() - start) * 1e-9;
+    time->bytes   = 2 * n * l->shape.chunk;
+    for (size_t i = 0; i < n && ok; i++)
+        ok = check_transposed(l, i % tiles * tiles + i / tiles, n + i);
+    return ok;
+}
+
+/* ---- single accesses --------------------------------------------------------------- */
+
+#define TOUCHES 256
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double touch(const volatile char *at)
+{
+    uint64_t start = bench_now_ns();
+
+    (void)*at;
+    return (double)(bench_now_ns() - start) * 1e-3;
+}
+
+/* In order, and so slowly that readahead is there before. */
+double spill_load_touch(const spill_load *l)
+{
+    const struct timespec pause = {.tv_nsec = 5000000};
+    size_t                n     = l->shape.n < TOUCHES ? l->shape.n : TOUCHES;
+    double                us[TOUCHES];
+
+    if (!l->shape.is_managed || n == 0)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        us[i] = touch(l->plain + i * l->shape.chunk);
+        nanosleep(&pause, NULL);
+    }
+    qsort(us, n, sizeof *us, compare_doubles);
+    return us[n / 2];
+}
+
 /* ---- a workload -------------------------------------------------------------------- */
 
 static bool advise_all(spill_load *l, usm_buffer_advice advice)
@@ -264,17 +375,20 @@ static bool run(spill_load *l, const struct workload *w, size_t accesses, spill_
 bool spill_load_run(spill_load *l, const char *name, size_t accesses, spill_time *time,
                     const char **why)
 {
-    for (size_t i = 0; i < sizeof workloads / sizeof *workloads; i++) {
-        if (strcmp(workloads[i].name, name) != 0)
-            continue;
-        *why = "what was read is not what was written";
-        if (run(l, &workloads[i], accesses, time))
-            return true;
-        if (l->is_refused)
-            *why = usm_last_error();
-        return false;
-    }
+    const struct workload *w       = NULL;
+    bool                   is_turn = strcmp(name, "T") == 0;
+
+    for (size_t i = 0; i < sizeof workloads / sizeof *workloads; i++)
+        if (strcmp(workloads[i].name, name) == 0)
+            w = &workloads[i];
     *why = "there is no such workload";
+    if (!w && !is_turn)
+        return false;
+    *why = "what was read is not what was written";
+    if (w ? run(l, w, accesses, time) : run_transpose(l, time))
+        return true;
+    if (l->is_refused)
+        *why = usm_last_error();
     return false;
 }
 
@@ -307,15 +421,38 @@ spill_load *spill_load_new(const spill_shape *shape)
     return l;
 }
 
+static char *map_file(const char *path, size_t size)
+{
+    int   fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    void *p  = MAP_FAILED;
+
+    if (fd < 0)
+        return NULL;
+    unlink(path);
+    if (ftruncate(fd, (off_t)size) == 0)
+        p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static bool begin_plain(spill_load *l, const char *path, size_t size, const char **why)
+{
+    if (l->shape.is_mapped)
+        l->plain = path ? map_file(path, size) : NULL;
+    else
+        l->plain = l->shape.is_managed ? usm_alloc_managed(size) : malloc(size);
+    *why = l->shape.is_managed  ? usm_last_error()
+           : l->shape.is_mapped ? "a file cannot be mapped"
+                                : "out of memory";
+    return l->plain != NULL;
+}
+
 bool spill_load_begin(spill_load *l, const char *path, const char **why)
 {
     const size_t size = l->shape.n * l->shape.chunk;
 
-    if (l->shape.is_managed || l->shape.is_array) {
-        l->plain = l->shape.is_managed ? usm_alloc_managed(size) : malloc(size);
-        *why     = l->shape.is_managed ? usm_last_error() : "out of memory";
-        return l->plain != NULL;
-    }
+    if (l->shape.is_managed || l->shape.is_array || l->shape.is_mapped)
+        return begin_plain(l, path, size, why);
     if (path && usm_buffer_open(NULL, path, 0, size, USM_READ, &l->one) != USM_OK)
         l->one = NULL;
     else if (!path && l->shape.is_one)
@@ -334,6 +471,8 @@ void spill_load_close(spill_load *l)
         return;
     if (l->shape.is_managed)
         usm_free(l->plain);
+    else if (l->shape.is_mapped && l->plain)
+        munmap(l->plain, l->shape.n * l->shape.chunk);
     else
         free(l->plain);
     if (l->one)

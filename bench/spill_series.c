@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define GROUP_EXTRA ((uint64_t)16 << 20) /* for the program itself */
+
 spill_choices spill_run;
 
 const char *const spill_workloads[WORKLOADS] = {"W1", "R", "X", "W2", "M", "S"};
@@ -72,31 +74,50 @@ static bool give_up(contender_id id, spill_result *r)
 }
 
 /* The highest memory of a worker over its limit. */
-void spill_note_memory(contender_id id, const spill_series *s)
+double spill_note_memory(contender_id id, const spill_series *s)
 {
     char   answer[128];
     double peak, ratio;
 
     if (!contender_ask(id, "memory", answer, sizeof answer))
-        return;
+        return 0;
     peak  = strtod(answer, NULL);
     ratio = peak / (double)s->limit;
     if (ratio > worst.ratio) {
         worst.ratio = ratio;
         snprintf(worst.where, sizeof worst.where, "%s", s->title);
     }
+    return ratio;
 }
 
-static bool run_workload(const spill_series *s, int w, spill_result *r)
+bool spill_open(const spill_series *s)
+{
+    char command[800];
+
+    if (!spill_start(SPILL_HOST, s))
+        return false;
+    snprintf(command, sizeof command, "open %s %zu %zu %s %s/usm-bench-%d.map", s->form, s->chunk,
+             s->n, s->hint, spill_run.dir, (int)getpid());
+    return contender_ask(SPILL_HOST, command, NULL, 0);
+}
+
+bool spill_run_one(const char *workload, size_t accesses, spill_samples *rates)
 {
     char   command[64], answer[128];
     double seconds, bytes;
 
-    snprintf(command, sizeof command, "run %s %zu", spill_workloads[w], s->accesses);
+    snprintf(command, sizeof command, "run %s %zu", workload, accesses);
     if (!contender_ask(SPILL_HOST, command, answer, sizeof answer) ||
         sscanf(answer, "%lf %lf", &seconds, &bytes) != 2)
+        return false;
+    spill_sample(rates, bytes / MIB / seconds);
+    return true;
+}
+
+static bool run_workload(const spill_series *s, int w, spill_result *r)
+{
+    if (!spill_run_one(spill_workloads[w], s->accesses, &r->ours[w]))
         return give_up(SPILL_HOST, r);
-    spill_sample(&r->ours[w], bytes / MIB / seconds);
     return contender_ask(SPILL_HOST, "settle", NULL, 0) || give_up(SPILL_HOST, r);
 }
 
@@ -108,15 +129,21 @@ static void run_raw(const spill_series *s, int w, spill_result *r)
                  spill_fio(spill_raw_of[w], spill_run.raw_path, s->n * s->chunk, &r->raw_why));
 }
 
-/* One round; raw I/O before ours in each second one. */
-static bool run_series(const spill_series *s, unsigned round, spill_result *r)
+static bool join(const spill_group *group)
 {
-    char command[128];
+    char command[480];
 
-    if (!spill_start(SPILL_HOST, s))
-        return give_up(SPILL_HOST, r);
-    snprintf(command, sizeof command, "open %s %zu %zu %s", s->form, s->chunk, s->n, s->hint);
-    if (!contender_ask(SPILL_HOST, command, NULL, 0))
+    snprintf(command, sizeof command, "join %s", group->tasks);
+    return contender_ask(SPILL_HOST, command, NULL, 0);
+}
+
+/* One round; raw I/O before ours in each second one.  group: the worker's, or NULL. */
+static bool run_series(const spill_series *s, unsigned round, const spill_group *group,
+                       spill_result *r)
+{
+    double memory;
+
+    if (!spill_open(s) || (group && !join(group)))
         return give_up(SPILL_HOST, r);
     for (int w = 0; w < WORKLOADS; w++) {
         if (s->has_raw && round % 2 == 1)
@@ -128,9 +155,29 @@ static bool run_series(const spill_series *s, unsigned round, spill_result *r)
     }
     if (!contender_ask(SPILL_HOST, "run check 0", NULL, 0))
         return give_up(SPILL_HOST, r);
-    spill_note_memory(SPILL_HOST, s);
+    memory    = spill_note_memory(SPILL_HOST, s);
+    r->memory = memory > r->memory ? memory : r->memory;
     contender_stop(SPILL_HOST);
     return true;
+}
+
+/* A mapped file takes all memory that there is: only a control group gives it a limit. */
+static bool has_no_limit(const spill_series *s)
+{
+    return strcmp(s->form, "mapped") == 0;
+}
+
+static void run_grouped(const spill_series *s, unsigned round, spill_result *r)
+{
+    const char *why = "";
+    spill_group group;
+
+    if (!spill_group_create(&group, s->limit + GROUP_EXTRA, &why)) {
+        snprintf(r->why, sizeof r->why, "%s", why);
+        return;
+    }
+    run_series(s, round, &group, r);
+    spill_group_destroy(&group);
 }
 
 /* All of them by turns. */
@@ -141,8 +188,10 @@ void spill_run_all(const char *section, const spill_series *s, spill_result *r, 
     for (unsigned round = 0; spill_goes_on(round, began); round++)
         for (size_t i = 0; i < n; i++) {
             spill_show(section, s[i].title, round);
-            if (!r[i].why[0])
-                run_series(&s[i], round, &r[i]);
+            if (!r[i].why[0] && has_no_limit(&s[i]))
+                run_grouped(&s[i], round, &r[i]);
+            else if (!r[i].why[0])
+                run_series(&s[i], round, NULL, &r[i]);
         }
 }
 

@@ -37,6 +37,7 @@ typedef struct spill_series {
 
 typedef struct spill_result {
     spill_samples ours[WORKLOADS], raw[WORKLOADS]; /* MiB/s                     */
+    double        memory;                          /* the highest over the limit               */
     const char   *raw_why;
     char          why[200]; /* of a series that failed; ""                        */
 } spill_result;
@@ -54,8 +55,13 @@ bool spill_ask_number(contender_id id, const char *command, double *number);
 /* Rounds of all the series by turns. */
 void spill_run_all(const char *section, const spill_series *s, spill_result *r, size_t n);
 
+/* Starts a worker with what the series says. */
+bool spill_open(const spill_series *s);
+/* Runs a workload of that worker. */
+bool spill_run_one(const char *workload, size_t accesses, spill_samples *rates);
+
 /* How much memory the worker took at most is compared with its limit; the worst of all is kept. */
-void   spill_note_memory(contender_id id, const spill_series *s);
+double spill_note_memory(contender_id id, const spill_series *s);
 double spill_worst_memory(const char **where); /* over its limit; 0: nothing noted */
 
 /* The sections. */

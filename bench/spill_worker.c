@@ -97,9 +97,10 @@ static bool hint_of(const char *name, spill_hint *hint)
 static void command_open(worker *w, const char *arguments)
 {
     spill_shape shape = {0};
-    char        form[16], hint[16];
+    char        form[16], hint[16], path[512] = "";
 
-    if (sscanf(arguments, "%15s %zu %zu %15s", form, &shape.chunk, &shape.n, hint) != 4 ||
+    if (sscanf(arguments, "%15s %zu %zu %15s %511s", form, &shape.chunk, &shape.n, hint, path) <
+            4 ||
         !hint_of(hint, &shape.hint)) {
         say("which chunks?");
         return;
@@ -107,7 +108,8 @@ static void command_open(worker *w, const char *arguments)
     shape.is_one     = strcmp(form, "one") == 0;
     shape.is_managed = strcmp(form, "managed") == 0;
     shape.is_array   = strcmp(form, "array") == 0;
-    begin(w, &shape, NULL);
+    shape.is_mapped  = strcmp(form, "mapped") == 0;
+    begin(w, &shape, shape.is_mapped ? path : NULL);
 }
 
 static bool parse_file(const char *arguments, char path[512], spill_shape *shape)
@@ -174,6 +176,16 @@ static void command_memory(void)
 
     spill_memory_get(&peak, &now);
     printf("ok %" PRIu64 " %" PRIu64 "\n", peak, now);
+}
+
+static void command_touch(const worker *w)
+{
+    double us = w->load ? spill_load_touch(w->load) : 0;
+
+    if (us > 0)
+        printf("ok %.2f\n", us);
+    else
+        say(usm_last_error());
 }
 
 static void command_written(void)
@@ -300,6 +312,8 @@ static void answer(worker *w, char *line)
         command_settle();
     } else if (strcmp(line, "memory") == 0) {
         command_memory();
+    } else if (strcmp(line, "touch") == 0) {
+        command_touch(w);
     } else if (strcmp(line, "written") == 0) {
         command_written();
     } else if (strcmp(line, "close") == 0) {
