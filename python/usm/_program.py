@@ -116,14 +116,14 @@ class Kernel:
 
     def _arg(self, index: int, what: Any, arg: c.Arg) -> Any:
         """Fills in an argument; gives what must live until the kernel has ended."""
-        if isinstance(what, Addressed):
+        if isinstance(what, (Addressed, numpy.ndarray)):
             arg.kind, arg.size, arg.value = POINTER, ctypes.sizeof(c.c_void_p), address(what)[0]
             return what
         if isinstance(what, Local):
             arg.kind, arg.size = LOCAL, what.nbytes
             return what
         if not isinstance(what, (bool, int, float, complex, numpy.generic)):
-            raise TypeError("argument {} of {} is a {}: arrays of usm, numbers, usm.Local".format(
+            raise TypeError("argument {} of {} is a {}: arrays, numbers, usm.Local".format(
                 index, self.name, type(what).__name__))
         dtype = self._types[index] if index < len(self._types) else None
         if dtype is None and not isinstance(what, numpy.generic):

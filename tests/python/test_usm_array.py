@@ -223,6 +223,21 @@ class Kernels(unittest.TestCase):
             self.skipTest("the device takes no SPIR-V: {}".format(error.story))
         self.assertEqual(x.to_numpy().tolist(), [7, 0])
 
+    def test_managed_arrays_are_arguments(self):
+        try:
+            array = usm.managed(100000)
+        except usm.Error as error:
+            self.skipTest("no managed memory here: {}".format(error.story))
+        array[:] = numpy.arange(100000)
+        try:
+            usm.Program(SCALE).scale[array.size](array, 2.0).wait()
+        except usm.Error as error:
+            self.assertEqual(error.name, "USM_E_INVALID_POINTER")  # no processor
+        else:
+            self.assertTrue((array == 2 * numpy.arange(100000)).all())
+        with self.assertRaisesRegex(ValueError, "gaps"):
+            usm.Program(SCALE).scale[5](array[::2], 2.0)
+
     def test_failures_have_the_librarys_message(self):
         x = usm.zeros(4)
         with self.assertRaises(usm.Error) as caught:
