@@ -253,6 +253,28 @@ else
     sed 's/^/    /' out err
 fi
 
+# --- for programs that show runs ------------------------------------------------------------------------
+expect 0 "progress as JSON" good.json --progress=json
+says err '"fraction":1,'
+says err '"nodes":['
+says err '"is_well":true'
+expect 2 "another form of progress" good.json --progress=xml
+says err "--progress is followed by nothing or by =json"
+mkdir -p sub && cp good.json sub/good.json
+name="the standard input"
+if "$tool" - --within . <good.json >out 2>err; then pass; else fail "it is not run"; fi
+sed '1s/{/{"view": {"in": [1, 2]},/' good.json >viewed.json
+expect 0 "places of an editor" viewed.json --dry-run
+expect 0 "within a folder" good.json --within "$work"
+expect 1 "a file outside of the folder" good.json --within sub
+says err "it lies outside of the folder of --within"
+ln -s "$work" sub/up
+sed 's,"kernels\.,"sub/up/kernels.,' good.json >linked.json
+expect 1 "a link out of the folder" linked.json --within sub
+says err "it lies outside of the folder of --within"
+expect 1 "no such folder" good.json --within none
+says err "--within none: No such file or directory"
+
 # --- the samples --------------------------------------------------------------------------------------
 if [ $is_native = 0 ]; then
     expect 0 "samples/graphs/md5.json" "$root/samples/graphs/md5.json"

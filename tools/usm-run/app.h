@@ -11,6 +11,8 @@
 #ifndef USM_RUN_APP_H
 #define USM_RUN_APP_H
 
+#include "beneath.h"
+
 #include <usm/graph.h>
 
 #include <jansson.h>
@@ -59,8 +61,9 @@ typedef struct app_node {
 } app_node;
 
 typedef struct app {
-    const char   *path;
+    const char   *path; /* "-": the standard input, with names relative to the working folder */
     char         *text, *folder;
+    tool_root     within; /* if its path is set: the folder that holds all files the app may name */
     json_t       *root;
     unsigned      mistakes;
     app_kernel   *kernels;
@@ -97,6 +100,11 @@ bool  get_sizes(app *a, value object, const char *key, size_t *out, uint32_t *co
 void *need(void *memory); /* ends the program if memory is NULL */
 /* Interprets a path as the file does: relative to its folder. */
 char *path_of(const app *a, const char *name);
+/* Opens a file of the app for reading or writing, unless it lies outside of `within`: NULL, and
+ * errno. */
+FILE *open_file(const app *a, const char *path, bool is_output);
+/* The text of errno after open_file(). */
+const char *open_error(const app *a);
 /* NULL, and an error is reported. */
 char *read_file(app *a, value at, const char *name, size_t *size);
 
@@ -116,7 +124,8 @@ bool app_failed(app *a);
 /* ---- show.c */
 typedef struct progress {
     app                   *a;
-    bool                   is_shown, is_tty, is_open; /* open: its line must still be ended */
+    bool                   is_shown, is_json;
+    bool                   is_tty, is_open; /* open: its line must still be ended */
     volatile sig_atomic_t *is_called_off;
 } progress;
 bool show_progress(const usm_progress *p, void *user);

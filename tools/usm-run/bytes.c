@@ -298,10 +298,10 @@ bool write_output(app *a, const app_node *n, FILE *out)
         print_output(out, print, data, size);
     if (!name)
         return true;
-    file  = fopen(name, "we");
+    file  = open_file(a, name, true);
     is_ok = file && fwrite(data, 1, size, file) == size;
     if (file && fclose(file) != 0)
         is_ok = false;
     return is_ok || mistake(a, member(n->output, "file").at, "'%s' cannot be written: %s", name,
-                            strerror(errno));
+                            open_error(a));
 }

@@ -4,6 +4,7 @@
 #include "app.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,10 +133,28 @@ char *path_of(const app *a, const char *name)
     return path;
 }
 
+FILE *open_file(const app *a, const char *path, bool is_output)
+{
+    int flags = is_output ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY;
+    int fd;
+
+    if (!a->within.path)
+        return fopen(path, is_output ? "we" : "re");
+    fd = tool_root_open_file(&a->within, path, flags);
+    return fd < 0 ? NULL : fdopen(fd, is_output ? "w" : "r");
+}
+
+const char *open_error(const app *a)
+{
+    return a->within.path && (errno == EXDEV || errno == ELOOP)
+               ? "it lies outside of the folder of --within"
+               : strerror(errno);
+}
+
 char *read_file(app *a, value at, const char *name, size_t *size)
 {
     char  *path = path_of(a, name), *data = NULL;
-    FILE  *file = fopen(path, "re");
+    FILE  *file = at.json ? open_file(a, path, false) : fopen(path, "re");
     size_t cap = 0, n = 0, got;
 
     errno = file ? 0 : errno;
@@ -147,7 +166,7 @@ char *read_file(app *a, value at, const char *name, size_t *size)
         got = fread(data + n, 1, cap - n - 1, file);
     }
     if (!file || ferror(file)) {
-        (void)mistake(a, at.at, "'%s' cannot be read: %s", path, strerror(errno));
+        (void)mistake(a, at.at, "'%s' cannot be read: %s", path, open_error(a));
         free(data);
         data = NULL;
     } else {

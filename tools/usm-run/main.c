@@ -16,28 +16,33 @@
 
 #include <usm/init.h>
 
+enum { JSON_MS = 50 }; /* between two lines of --progress=json: a person watches */
+
 typedef struct command_line {
     const char *path, *resume, *device;
     char       *policy; /* a name, then numbers after a colon */
     double      numbers[8];
     size_t      nnumbers;
-    bool        is_dot, is_dry, is_progress, no_prefetch;
+    const char *within, *progress; /* progress: "on" or "json" */
+    bool        is_dot, is_dry, no_prefetch;
 } command_line;
 
 static const char help[] =
-    "usage: usm-run APP.json [options]\n"
+    "usage: usm-run APP.json|- [options]\n"
     "\n"
     "Runs a graph of kernels that partition, process and merge data.\n"
     "\n"
     "      --dot              prints the graph for Graphviz, as it was unrolled, and\n"
     "                         nothing else: results go to stderr\n"
     "  -n, --dry-run          reads, checks and builds everything, and runs nothing\n"
-    "  -p, --progress         percent, rate, time left, share of each device\n"
+    "  -p, --progress         percent, rate, time left, share of each device;\n"
+    "                         --progress=json: for programs, with the states of all nodes\n"
     "  -r, --resume FOLDER    keeps what has ended there, and goes on from it\n"
     "      --policy NAME      which device takes what: adaptive (default), fastest, static,\n"
     "                         energy:WATTS\n"
     "  -d, --device SELECTOR  the devices, as USM_DEVICE_SELECTOR\n"
     "      --no-prefetch      inputs do not travel while a kernel computes\n"
+    "      --within FOLDER    refuses files outside of FOLDER that the app names\n"
     "  -V, --version\n"
     "  -h, --help\n";
 
@@ -79,10 +84,11 @@ static int take_policy(const tool *t, const tool_option *o, void *line, const ch
 static const tool_option options[] = {
     {.name = "dot", 0, TOOL_FLAG, offsetof(command_line, is_dot)},
     {.name = "dry-run", 'n', TOOL_FLAG, offsetof(command_line, is_dry)},
-    {.name = "progress", 'p', TOOL_FLAG, offsetof(command_line, is_progress)},
+    {.name = "progress", 'p', TOOL_MAYBE, offsetof(command_line, progress)},
     {.name = "resume", 'r', TOOL_TEXT, offsetof(command_line, resume)},
     {.name = "policy", 0, TOOL_CALL, 0, take_policy},
     {.name = "device", 'd', TOOL_TEXT, offsetof(command_line, device)},
+    {.name = "within", 0, TOOL_TEXT, offsetof(command_line, within)},
     {.name = "no-prefetch", 0, TOOL_FLAG, offsetof(command_line, no_prefetch)},
     {.name = NULL},
 };
@@ -92,6 +98,8 @@ static int parse(command_line *c, int argc, char **argv)
 {
     int rc = tool_parse(&usm_run, argc, argv, false, c);
 
+    if (rc < 0 && c->progress && strcmp(c->progress, "on") != 0 && strcmp(c->progress, "json") != 0)
+        return tool_misuse(&usm_run, "--progress is followed by nothing or by =json");
     if (rc < 0 && optind + 1 != argc)
         return tool_misuse(&usm_run,
                            optind < argc ? "one file at a time" : "which file is to be run?");
@@ -111,7 +119,7 @@ static void on_signal(int number)
 
 static void notify_end(const command_line *c, const usm_parallel_stats *s)
 {
-    if (!c->is_progress && !s->rescheduled && !s->resumed)
+    if (!c->progress && !s->rescheduled && !s->resumed)
         return;
     fprintf(stderr, "usm-run: %llu %s in %.3f s, rescheduled=%llu resumed=%llu\n",
             (unsigned long long)s->chunks, usm__plural(s->chunks, "launch", "launches"),
@@ -123,9 +131,12 @@ static bool run(app *a, const command_line *c)
 {
     usm_graph_run_desc d     = USM_GRAPH_RUN_DESC_INIT;
     usm_parallel_stats stats = USM_PARALLEL_STATS_INIT;
-    progress   show  = {a, c->is_progress, isatty(STDERR_FILENO) != 0, false, &is_called_off};
-    bool       is_ok = true;
-    usm_status st;
+    progress           show  = {.a             = a,
+                                .is_shown      = c->progress,
+                                .is_tty        = isatty(STDERR_FILENO) != 0,
+                                .is_called_off = &is_called_off};
+    bool               is_ok = true;
+    usm_status         st;
 
     d.policy.name     = c->policy;
     d.policy.numbers  = c->numbers;
@@ -135,7 +146,8 @@ static bool run(app *a, const command_line *c)
     d.resume_key      = a->key;
     d.progress        = show_progress;
     d.progress_user   = &show;
-    d.progress_ms     = c->is_progress && !show.is_tty ? 1000 : 200;
+    show.is_json      = c->progress && strcmp(c->progress, "json") == 0;
+    d.progress_ms     = show.is_json ? JSON_MS : c->progress && !show.is_tty ? 1000 : 200;
     (void)signal(SIGINT, on_signal);
     (void)signal(SIGTERM, on_signal);
     st = usm_graph_run(a->graph, &d, &stats);
@@ -156,8 +168,13 @@ static bool run(app *a, const command_line *c)
 
 static bool work(app *a, const command_line *c)
 {
-    usm_team_desc d = USM_TEAM_DESC_INIT;
+    usm_team_desc d     = USM_TEAM_DESC_INIT;
+    int           error = c->within ? tool_root_open(&a->within, c->within) : 0;
 
+    if (error) {
+        fprintf(stderr, "usm-run: --within %s: %s\n", c->within, strerror(error));
+        return false;
+    }
     if (!app_read(a, c->path) || !app_load_kernels(a))
         return false;
     d.selector = c->device;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
@@ -215,18 +216,20 @@ static void read_edges(app *a)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static const char *const app_keys[] = {"name", "kernels", "nodes", "edges", NULL};
+/* view: where an editor has drawn the nodes; nothing here reads it. */
+static const char *const app_keys[] = {"name", "kernels", "nodes", "edges", "view", NULL};
 
 static bool load(app *a)
 {
     json_error_t error;
-    size_t       size  = 0;
-    const char  *slash = strrchr(a->path, '/');
+    size_t       size     = 0;
+    bool         is_stdin = strcmp(a->path, "-") == 0;
+    const char  *slash    = strrchr(a->path, '/');
     char        *text;
 
     a->folder = need(strdup("")); /* its own path is not relative to itself */
     a->text   = need(strdup(""));
-    text      = read_file(a, (value){NULL, a->text}, a->path, &size);
+    text      = read_file(a, (value){NULL, a->text}, is_stdin ? "/dev/stdin" : a->path, &size);
     if (!text)
         return false;
     free(a->text);
@@ -276,5 +279,8 @@ void app_free(app *a)
     free(a->kernels);
     free(a->text);
     free(a->folder);
+    if (a->within.path)
+        (void)close(a->within.fd);
+    free(a->within.path);
     json_decref(a->root);
 }

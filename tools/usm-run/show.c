@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Shows a run: progress on stderr, on a terminal as one line that is overwritten, elsewhere as a
- * line per second; the graph in Graphviz's language on stdout. */
+ * line per second, for programs as lines of JSON; the graph in Graphviz's language on stdout. */
 #include "app.h"
+
+#include "base/json.h"
+#include "offload/graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +34,54 @@ static void show_rate(char *text, size_t size, double rate)
     (void)snprintf(text, size, "%.3g%s", rate, units[i]);
 }
 
+static void show_node(usm__json *j, const usm__graph_node *n)
+{
+    uint64_t running = 0;
+
+    for (uint32_t i = 0; i < n->ntasks; i++)
+        running += n->tasks[i].state == USM__TASK_FLIES;
+    usm__json_array_begin(j, NULL);
+    usm__json_number(j, NULL, n->ntasks);
+    usm__json_number(j, NULL, n->ndone);
+    usm__json_number(j, NULL, running);
+    usm__json_array_end(j);
+}
+
+/* One JSON object in a line.  "nodes" has, in the order of the file, [launches, ended, under way]:
+ * the thread that runs the graph calls this, so its tasks stand still. */
+static void show_json(const progress *show, const usm_progress *p)
+{
+    const usm_graph *g = show->a->graph;
+    usm__json        j = {.out = {.file = stderr}, .form = USM__JSON_COMPACT};
+
+    usm__json_object_begin(&j, NULL);
+    usm__json_real(&j, "fraction", p->fraction, 4);
+    usm__json_real(&j, "seconds", p->seconds, 6);
+    usm__json_real(&j, "left", p->left, 4);
+    usm__json_real(&j, "rate", p->rate, 4);
+    usm__json_number(&j, "rescheduled", p->rescheduled);
+    usm__json_array_begin(&j, "members");
+    for (uint32_t i = 0; i < p->nmembers; i++) {
+        usm_team_member m = {.struct_size = sizeof m};
+
+        if (usm_team_get_member(show->a->team, i, &m) != USM_OK)
+            continue;
+        usm__json_object_begin(&j, NULL);
+        usm__json_text(&j, "name", m.name);
+        usm__json_real(&j, "share", p->shares[i], 4);
+        usm__json_bool(&j, "is_well", m.state == USM_MEMBER_WELL);
+        usm__json_object_end(&j);
+    }
+    usm__json_array_end(&j);
+    usm__json_array_begin(&j, "nodes");
+    for (uint32_t i = 0; i < g->nnodes; i++)
+        show_node(&j, &g->nodes[i]);
+    usm__json_array_end(&j);
+    usm__json_object_end(&j);
+    fputc('\n', stderr);
+    fflush(stderr);
+}
+
 bool show_progress(const usm_progress *p, void *user)
 {
     progress *show = user;
@@ -38,6 +89,10 @@ bool show_progress(const usm_progress *p, void *user)
 
     if (!show->is_shown)
         return !*show->is_called_off;
+    if (show->is_json) {
+        show_json(show, p);
+        return !*show->is_called_off;
+    }
     show_time(left, sizeof left, p->left);
     show_rate(rate, sizeof rate, p->rate);
     fprintf(stderr, "%s%3.0f %%  %s/s  %s left", show->is_tty ? "\r\033[K" : "", p->fraction * 100,
