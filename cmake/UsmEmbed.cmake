@@ -8,7 +8,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 if(NOT CMAKE_SCRIPT_MODE_FILE)
     include_guard(GLOBAL)
-    set(_usm_embed_script "${CMAKE_CURRENT_LIST_FILE}")
 
     function(usm_embed target file)
         cmake_parse_arguments(PARSE_ARGV 2 arg "" "NAME" "")
@@ -17,8 +16,8 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
         add_custom_command(
             OUTPUT "${source}"
             COMMAND "${CMAKE_COMMAND}" "-DIN=${file}" "-DOUT=${source}" "-DNAME=${arg_NAME}"
-                    -P "${_usm_embed_script}"
-            DEPENDS "${file}" "${_usm_embed_script}"
+                    -P "${CMAKE_CURRENT_FUNCTION_LIST_FILE}"
+            DEPENDS "${file}" "${CMAKE_CURRENT_FUNCTION_LIST_FILE}"
             COMMENT "Embedding ${arg_NAME}"
             VERBATIM)
         target_sources(${target} PRIVATE "${source}")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A trace as one page of HTML.  report.html is the page, with its script; this file makes its data:
- * one JSON object, with columns rather than rows, and differences rather than growing numbers, so
- * that a trace of 200000 events is a page of few megabytes.  The script in report.html documents
- * the members where it reads them.
+/* A trace as one page of HTML.  report.html is the page, with its script (and draw.js, draw.css,
+ * which usm-web serves as well); this file makes its data: one JSON object, with columns rather
+ * than rows, and differences rather than growing numbers, so that a trace of 200000 events is a
+ * page of few megabytes.  The script in report.html documents the members where it reads them.
  *
  * A moment is the state after `step` records; there are at most MOMENTS_MAX. Of more than
  * BLOCKS_MAX blocks those with the largest bytes x time are drawn; the rest is one sampled level
@@ -21,8 +21,8 @@
 #define BLOCKS_MAX       200000u
 #define REST_SAMPLES_MAX 4096u
 
-extern const char   usm__report_html[]; /* report.html, embedded by the build */
-extern const size_t usm__report_html_size;
+/* report.html, draw.css and draw.js, embedded by the build */
+extern const char usm__report_html[], usm__draw_css[], usm__draw_js[];
 
 typedef struct page {
     usm__json                  j;
@@ -366,20 +366,34 @@ static int write_data(page *p)
     return status;
 }
 
+/* Writes the page up to `mark`, which is left out; returns what follows it, or NULL. */
+static const char *write_until(FILE *file, const char *from, const char *mark)
+{
+    const char *at = from ? strstr(from, mark) : NULL;
+
+    if (!at)
+        return NULL;
+    fwrite(from, 1, (size_t)(at - from), file);
+    return at + strlen(mark);
+}
+
 static int write_page(page *p, const char *path)
 {
-    static const char place[] = "@DATA@";
-    const char       *at      = strstr(usm__report_html, place);
-    FILE             *file    = NULL;
-    int               status  = at ? usm__export_open(path, &file) : EINVAL;
+    FILE       *file   = NULL;
+    int         status = usm__export_open(path, &file);
+    const char *after;
 
     if (status)
         return status;
-    p->j = (usm__json){.out = {.file = file}, .form = USM__JSON_PAGE};
-    fwrite(usm__report_html, 1, (size_t)(at - usm__report_html), file);
+    p->j  = (usm__json){.out = {.file = file}, .form = USM__JSON_PAGE};
+    after = write_until(file, usm__report_html, "@STYLE@");
+    fputs(usm__draw_css, file);
+    after  = write_until(file, after, "@DATA@");
     status = write_data(p);
-    fputs(at + sizeof place - 1, file);
-    return usm__export_close(file, path, status);
+    after  = write_until(file, after, "@DRAW@");
+    fputs(usm__draw_js, file);
+    fputs(after ? after : "", file);
+    return usm__export_close(file, path, after ? status : EINVAL);
 }
 
 int usm__export_html(const usm__profile *t, const char *path)
