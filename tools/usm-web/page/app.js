@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+   What all sections of usm-web's page share: the token, requests, the stream of events, which section is
+   shown. */
+"use strict";
+
+/* The token comes behind the '#' of the address that usm-web prints.  It is taken out of the address bar,
+ * and kept for reloads of this tab alone. */
+const token = (() => {
+    const given = /^#token=([0-9a-f]+)$/.exec(location.hash);
+    if (given) {
+        sessionStorage.setItem("token", given[1]);
+        history.replaceState(null, "", location.pathname);
+    }
+    return sessionStorage.getItem("token") || "";
+})();
+
+function notice(text, key) {
+    const old = document.querySelector("#notices [data-key=\"" + key + "\"]");
+    if (old) old.remove();
+    if (!text) return;
+    const e = element("div", text, $("notices"));
+    e.className = "notice";
+    e.dataset.key = key;
+}
+
+/* A request with the token.  Throws an Error with the server's sentence. */
+async function ask(method, path, body, headers = {}) {
+    let answer;
+    try {
+        answer = await fetch(path, { method, body, headers: { ...headers, Authorization: "Bearer " + token } });
+    } catch {
+        throw new Error("usm-web does not answer: was it ended?");
+    }
+    if (answer.ok) return answer;
+    const text = await answer.text();
+    let said = text;
+    try { said = JSON.parse(text).error; } catch { /* no JSON: as it is */ }
+    if (answer.status === 401) notice(said, "token");
+    throw Object.assign(new Error(said), { status: answer.status });
+}
+const askJson = async (method, path, body) => (await ask(method, path, body)).json();
+const query = fields => "?" + new URLSearchParams(fields);
+
+/* ---- the stream of events: listeners by the name of the event ---- */
+const listeners = {};
+const listen = (name, fn) => { (listeners[name] = listeners[name] || []).push(fn); };
+
+function takeEvent(text) {
+    const name = /^event: (.*)$/m.exec(text), data = /^data: (.*)$/m.exec(text);
+    if (name && data) for (const fn of listeners[name[1]] || []) fn(JSON.parse(data[1]));
+}
+function linkState(state, text) {
+    $("link").dataset.state = state;
+    if ($("link").textContent !== text) $("link").textContent = text;
+}
+async function readStream() {
+    const answer = await ask("GET", "/api/live");
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    linkState("live", "live");
+    notice("", "token");
+    for (;;) {
+        const { value, done } = await reader.read();
+        if (done) return;
+        const parts = (rest + value).split("\n\n");
+        rest = parts.pop();
+        parts.forEach(takeEvent);
+    }
+}
+async function follow() {
+    for (let pause = 200; ; pause = Math.min(pause * 2, 3000)) {
+        const begun = performance.now();
+        try {
+            await readStream();
+        } catch (e) {
+            linkState("lost", e.message);
+            if (e.status === 401) return;
+        }
+        if (performance.now() - begun > 2000) pause = 200;
+        linkState("lost", "not connected; trying again");
+        await new Promise(done => setTimeout(done, pause));
+    }
+}
+
+/* ---- sections ---- */
+const sections = {}; /* by name: a function that is called when the section is first shown */
+function show() {
+    if (location.hash === "#main") return; /* within the section that is shown */
+    const name = location.hash.slice(1) in sections ? location.hash.slice(1) : "machine";
+    for (const s of document.querySelectorAll("main > section")) s.hidden = s.id !== name;
+    for (const a of document.querySelectorAll("nav a"))
+        if (a.hash === "#" + name) a.setAttribute("aria-current", "page"); else a.removeAttribute("aria-current");
+    document.title = "usm: " + name;
+    const begin = sections[name];
+    sections[name] = () => {};
+    begin();
+}
+
+addEventListener("unhandledrejection", e => notice(e.reason.message, "error"));
+addEventListener("hashchange", show);
+addEventListener("DOMContentLoaded", () => {
+    if (!token) notice("Open the address that usm-web has printed: it has the token that this page needs.", "token");
+    show();
+    if (token) follow();
+    document.documentElement.dataset.state = "drawn";
+});

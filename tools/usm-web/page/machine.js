@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+   The section Machine: processors, caches, memories and links as boxes within boxes, devices, limits. */
+"use strict";
+
+function box(kind, title, note, parent) {
+    const e = element("div", undefined, parent), head = element("header", undefined, e);
+    e.className = "box " + kind;
+    element("b", title, head);
+    if (note) element("span", note, head);
+    return e;
+}
+function inside(parent) {
+    const e = element("div", undefined, parent);
+    e.className = "inside";
+    return e;
+}
+function pairs(list, parent) {
+    const e = element("dl", undefined, parent);
+    e.className = "pairs";
+    for (const [name, value] of list) {
+        if (value === undefined || value === null || value === "") continue;
+        element("dt", name, e);
+        element("dd", String(value), e);
+    }
+    return e;
+}
+/* A bar; set(share, text) fills it. */
+function meter(label, parent) {
+    const e = element("div", undefined, parent), fill = element("i", undefined, e), text = element("span", "", e);
+    e.className = "meter";
+    e.setAttribute("role", "meter");
+    e.setAttribute("aria-label", label);
+    return (share, said) => {
+        fill.style.setProperty("--use", 100 * Math.min(share, 1) + "%");
+        text.textContent = said;
+        e.setAttribute("aria-valuenow", share.toFixed(3));
+        e.setAttribute("aria-valuetext", said);
+    };
+}
+
+/* "0-3,8" */
+function cpuList(text) {
+    const cpus = new Set();
+    for (const part of text.split(",").filter(Boolean)) {
+        const [from, to] = part.split("-").map(Number);
+        for (let c = from; c <= (to === undefined ? from : to); c++) cpus.add(c);
+    }
+    return cpus;
+}
+
+const processorBoxes = new Map();
+let memoryMeter = () => {};
+
+function drawCpu(cpu, parent) {
+    const e = element("div", String(cpu.number), parent);
+    e.className = "pu";
+    e.title = "processor " + cpu.number + ", core " + cpu.core;
+    processorBoxes.set(cpu.number, e);
+}
+const cacheSize = text => text.endsWith("K") ? bytes(1024 * parseInt(text, 10)) : text; /* "2048K" */
+
+/* Caches from the largest down, each around the processors that share it. */
+function drawCaches(cpus, level, parent) {
+    if (level === 0) {
+        const cores = groupBy(cpus, c => c.core);
+        for (const [core, list] of cores) {
+            const b = box("core", "core " + core, "", parent), within = inside(b);
+            for (const cpu of list) drawCpu(cpu, within);
+        }
+        return;
+    }
+    const left = new Set(cpus);
+    for (const cpu of cpus) {
+        if (!left.has(cpu)) continue;
+        const cache = cpu.caches.find(c => c.level === level);
+        const shared = cache ? cpus.filter(c => left.has(c) && cpuList(cache.cpus).has(c.number)) : [cpu];
+        shared.forEach(c => left.delete(c));
+        if (!cache) drawCaches(shared, level - 1, parent);
+        else drawCaches(shared, level - 1, inside(box("cache", "L" + level, cacheSize(cache.size), parent)));
+    }
+}
+function groupBy(list, key) {
+    const groups = new Map();
+    for (const x of list) groups.set(key(x), [...groups.get(key(x)) || [], x]);
+    return groups;
+}
+const vendors = { "0x8086": "Intel", "0x10de": "NVIDIA", "0x1002": "AMD", "0x1022": "AMD", "0x15b3": "Mellanox",
+    "0x1af4": "virtio", "0x144d": "Samsung", "0x1d0f": "Amazon" };
+function drawPci(d, parent) {
+    const speed = d.speed && !d.speed.startsWith("Unknown") ? d.speed.replace(" PCIe", "") + " \u00d7 " + d.width : "";
+    pairs([["vendor", vendors[d.vendor] || d.vendor], ["device", d.device], ["link", speed]],
+        box("pci", d.kind, d.address, parent));
+}
+function drawTopology(t) {
+    const top = $("topology");
+    const nodes = t.nodes.length ? t.nodes : [{ number: 0, memory: t.memory, cpus: "", distances: "" }];
+    for (const node of nodes) {
+        const own = cpuList(node.cpus), cpus = t.cpus.filter(c => !node.cpus || own.has(c.number));
+        const b = box("node-box", "NUMA node " + node.number, node.distances ? "distances " + node.distances : "", top);
+        const m = box("memory", "memory", bytes(node.memory), b);
+        if (nodes.length === 1) memoryMeter = meter("memory in use", m);
+        for (const [number, list] of groupBy(cpus, c => c.package)) {
+            const p = box("package", "package " + Math.max(number, 0), count(list.length) + (list.length === 1 ? " processor" : " processors"), b);
+            drawCaches(list, 3, inside(p));
+        }
+        const attached = inside(b);
+        t.pci.filter(d => d.node === node.number || (d.node < 0 && node === nodes[0])).forEach(d => drawPci(d, attached));
+    }
+    const facts = [["Host", t.host], ["Memory", bytes(t.memory), "that programs may use"],
+        ["Processors", count(t.processors), "that programs may use"], ["Folder", t.folder]];
+    for (const [name, value, note] of facts) {
+        const d = element("div", undefined, $("machine-facts"));
+        element("dt", name, d);
+        const dd = element("dd", value, d);
+        if (note) { element("br", undefined, dd); element("small", note, dd); }
+    }
+}
+
+function drawDevice(d) {
+    const b = box("device", d.name, d.selector + ", " + d.type, $("devices"));
+    const moves = d.moves_data === "yes" ? "" : "moves no data: " + (d.moves_data_text || "not asked");
+    if (d.index === null) element("p", "USM_DEVICE_SELECTOR leaves it out", b).className = "soft";
+    if (moves && d.index !== null) element("p", moves, b).className = "bad";
+    const m = meter("memory of " + d.selector, b), free = d.memory.free;
+    m(free === null || !d.memory.total ? 0 : 1 - free / d.memory.total,
+        free === null ? bytes(d.memory.total || 0) + ", its driver does not tell what is free"
+            : bytes(d.memory.total - free) + " of " + bytes(d.memory.total) + " in use");
+    pairs([["backend", d.backend + ", " + d.platform], ["driver", d.driver_version],
+        ["compute units", count(d.compute_units)], ["work-group", "up to " + count(d.max_work_group_size)],
+        ["local memory", bytes(d.local_memory_size)],
+        ["allocation", d.memory.max_allocation === null ? "" : "up to " + bytes(d.memory.max_allocation)]], b);
+    if (d.sub_devices.length) {
+        const parts = inside(b);
+        for (const s of d.sub_devices)
+            box("part", s.selector, count(s.compute_units) + (s.compute_units === 1 ? " unit" : " units"), parts);
+    }
+    const list = element("ul", undefined, b);
+    list.className = "aspects";
+    for (const a of d.aspects) element("li", a.replaceAll("_", " "), list);
+}
+function drawLimits(info) {
+    const table = element("table", undefined, $("limits")), body = element("tbody", undefined, table);
+    const row = (name, value, note) => {
+        const tr = element("tr", undefined, body);
+        element("td", name, tr);
+        for (const text of [value, note]) element("td", text, tr).className = "text";
+    };
+    for (const t of info.spill)
+        row("tier " + t.transport, t.config + (t.total ? ", " + bytes(t.available) + " of " + bytes(t.total) + " free" : ""), t.text || t.state);
+    for (const s of info.settings.filter(s => s.origin !== "default" || /LIMIT|SPILL$/.test(s.variable)))
+        row(s.variable, s.value || "not set", s.help);
+    for (const b of info.backends.filter(b => b.reason)) row("backend " + b.name, b.state, b.reason);
+}
+async function drawDevices() {
+    const info = await askJson("GET", "/api/devices");
+    $("devices-note").textContent = info.error ? info.error.story : "";
+    $("devices-note").hidden = !info.error;
+    for (const d of info.devices.concat(info.not_selected)) drawDevice(d);
+    drawLimits(info);
+    $("machine").dataset.state = "drawn";
+}
+
+listen("use", use => {
+    for (const [number, busy] of use.cpus) {
+        const e = processorBoxes.get(number);
+        if (!e) continue;
+        e.style.setProperty("--use", (100 * busy).toFixed(0) + "%");
+        e.setAttribute("aria-label", "processor " + number + ", " + percent(busy) + " busy");
+    }
+    memoryMeter(1 - use.available / use.total, bytes(use.total - use.available) + " of " + bytes(use.total) + " in use");
+});
+sections.machine = () => {
+    askJson("GET", "/api/topology").then(drawTopology);
+    drawDevices().catch(e => { $("devices-note").textContent = e.message; });
+};

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Apps that run: see web.h.  A run is a child, usm-run --progress=json, and a thread that reads
+ * what it writes.  Of its progress the last line is kept, which tells all; messages and results are
+ * kept up to a bound.  A run that has ended gives its place to a new one, the oldest first. */
+#include "web.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MESSAGES_MAX = 1 << 16, RESULT_MAX = 4 << 20 };
+
+typedef struct run {
+    uint64_t   number; /* 0: this place is free; from 1 on, in the order of their starts */
+    uint64_t   version;
+    bool       is_running, is_stopped;
+    int        status; /* of waitpid(), once it has ended */
+    char       path[PATH_MAX];
+    char      *progress; /* the last line of JSON */
+    child_text messages; /* the other lines */
+    child_text result;
+    child      c; /* its pid is valid while is_running */
+} run;
+
+/* All below is guarded by `lock`; `changed` is signalled after each change. */
+static pthread_mutex_t lock    = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t  changed = PTHREAD_COND_INITIALIZER;
+static run             runs[RUNS_MAX];
+static uint64_t        last_number, last_version;
+
+/* With the lock. */
+static void notify_change(run *r)
+{
+    r->version = ++last_version;
+    (void)pthread_cond_broadcast(&changed);
+}
+
+static run *find(uint64_t number)
+{
+    for (size_t i = 0; i < RUNS_MAX; i++)
+        if (number && runs[i].number == number)
+            return &runs[i];
+    return NULL;
+}
+
+/* ---- the thread of a run --------------------------------------------------------------------- */
+
+/* With the lock. */
+static void take_line(run *r, const char *line, size_t size)
+{
+    child_text *m = &r->messages;
+    char       *more;
+
+    if (*line == '{') {
+        free(r->progress);
+        r->progress = strndup(line, size);
+        return;
+    }
+    if (m->size + size + 1 > MESSAGES_MAX) {
+        m->is_cut = true;
+        return;
+    }
+    more = realloc(m->text, m->size + size + 2);
+    if (!more)
+        return;
+    memcpy(more + m->size, line, size);
+    memcpy(more + m->size + size, "\n", 2);
+    m->text = more;
+    m->size += size + 1;
+}
+
+/* Takes the whole lines of `err`, and leaves the rest; with the lock. */
+static bool take_lines(run *r, child_text *err)
+{
+    size_t at = 0;
+    char  *end;
+
+    while (at < err->size && (end = memchr(err->text + at, '\n', err->size - at))) {
+        take_line(r, err->text + at, (size_t)(end - err->text) - at);
+        at = (size_t)(end - err->text) + 1;
+    }
+    if (at == 0 && err->size == err->max)
+        at = err->size; /* no line is that long */
+    err->size -= at;
+    if (at)
+        memmove(err->text, err->text + at, err->size + 1);
+    return at > 0;
+}
+
+static void *read_run(void *of)
+{
+    run       *r   = of;
+    child      c   = r->c;
+    child_text out = {.max = RESULT_MAX}, err = {.max = TEXT_MAX};
+    int        status;
+
+    while (child_read(&c, &out, &err, -1)) {
+        (void)pthread_mutex_lock(&lock);
+        if (take_lines(r, &err))
+            notify_change(r);
+        (void)pthread_mutex_unlock(&lock);
+    }
+    /* While this is waited for, stop() may still signal the child: it is not reaped without the
+     * lock, so its number is nobody else's. */
+    (void)pthread_mutex_lock(&lock);
+    if (err.size)
+        take_line(r, err.text, err.size);
+    status        = child_end(&c);
+    r->status     = status;
+    r->result     = out;
+    r->is_running = false;
+    notify_change(r);
+    (void)pthread_mutex_unlock(&lock);
+    free(err.text);
+    return NULL;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+/* A place for a run: a free one, or that of the oldest that has ended; NULL: all run.  With the
+ * lock. */
+static run *take_place(void)
+{
+    run *place = NULL;
+
+    for (size_t i = 0; i < RUNS_MAX; i++)
+        if (!runs[i].is_running && (!place || runs[i].number < place->number))
+            place = &runs[i];
+    if (!place)
+        return NULL;
+    free(place->progress);
+    free(place->messages.text);
+    free(place->result.text);
+    *place = (run){.number = 0};
+    return place;
+}
+
+/* With the lock.  0, or errno. */
+static int start(const web *w, const child_plan *plan, const char *path, uint64_t *number)
+{
+    run      *r = take_place();
+    pthread_t thread;
+    int       error;
+
+    if (!r)
+        return EBUSY;
+    error = child_start(w, plan, &r->c);
+    if (error)
+        return error;
+    r->is_running = true;
+    (void)snprintf(r->path, sizeof r->path, "%s", path);
+    error = pthread_create(&thread, NULL, read_run, r);
+    if (error) {
+        r->is_running = false;
+        (void)kill(-r->c.pid, SIGKILL);
+        (void)child_end(&r->c);
+        return error;
+    }
+    (void)pthread_detach(thread);
+    *number = r->number = ++last_number;
+    notify_change(r);
+    return 0;
+}
+
+static int answer_start(request *r, int error, uint64_t number)
+{
+    json_answer a;
+
+    if (error == EBUSY)
+        return answer_error(r, 409, "%d apps run already: stop one of them", RUNS_MAX);
+    if (error)
+        return answer_error(r, 500, "usm-run: %s", strerror(error));
+    if (!json_open(r, &a))
+        return 503;
+    usm__json_object_begin(&a.j, NULL);
+    usm__json_number(&a.j, "run", number);
+    usm__json_object_end(&a.j);
+    return json_close(r, 200, &a);
+}
+
+int runs_start(request *r)
+{
+    const char *args[8]        = {"-", "--progress=json", "--within", r->w->folder.path};
+    child_plan  plan           = {.program = "usm-run", .args = args, .folder = -1};
+    char        path[PATH_MAX] = "", device[1024];
+    char       *text           = read_body(r, &plan.in_size);
+    uint64_t    number         = 0;
+    int         error;
+
+    if (!text)
+        return 400;
+    (void)query_text(r, "path", path, sizeof path);
+    if (query_text(r, "device", device, sizeof device) && *device) {
+        args[4] = "--device";
+        args[5] = device;
+    }
+    plan.in     = text;
+    plan.folder = compose_folder_of(r, path);
+    if (plan.folder < 0) {
+        free(text);
+        return 400;
+    }
+    (void)pthread_mutex_lock(&lock);
+    error = start(r->w, &plan, path, &number);
+    (void)pthread_mutex_unlock(&lock);
+    (void)close(plan.folder);
+    free(text);
+    return answer_start(r, error, number);
+}
+
+static uint64_t number_of(const request *r)
+{
+    char text[32];
+
+    return query_text(r, "run", text, sizeof text) ? strtoull(text, NULL, 10) : 0;
+}
+
+/* The first time launches under way may end; the second time none is waited for. */
+int runs_stop(request *r)
+{
+    run *found;
+
+    (void)pthread_mutex_lock(&lock);
+    found = find(number_of(r));
+    if (found && found->is_running) {
+        (void)kill(-found->c.pid, found->is_stopped ? SIGKILL : SIGTERM);
+        found->is_stopped = true;
+        notify_change(found);
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return found ? answer(r, 200, "application/json", "{}", 2)
+                 : answer_error(r, 404, "there is no such run");
+}
+
+/* What usm-run has printed. */
+int runs_result(request *r)
+{
+    char  *text = NULL;
+    size_t size = 0;
+    run   *found;
+    int    status;
+
+    (void)pthread_mutex_lock(&lock);
+    found = find(number_of(r));
+    if (found && !found->is_running) {
+        size = found->result.size;
+        text = malloc(size + 1);
+        if (text && size)
+            memcpy(text, found->result.text, size);
+    }
+    (void)pthread_mutex_unlock(&lock);
+    if (!text)
+        return answer_error(r, 404, "there is no such run, or it has not ended");
+    status = answer(r, 200, "application/octet-stream", text, size);
+    free(text);
+    return status;
+}
+
+/* ---- the stream ------------------------------------------------------------------------------ */
+
+static void write_run(usm__json *j, const run *r)
+{
+    char end[128];
+
+    usm__json_object_begin(j, NULL);
+    usm__json_number(j, "run", r->number);
+    usm__json_text(j, "path", r->path);
+    usm__json_bool(j, "is_running", r->is_running);
+    usm__json_bool(j, "is_stopped", r->is_stopped);
+    usm__json_bool(j, "is_ok", !r->is_running && r->status == 0);
+    usm__json_text(j, "end", r->is_running ? "" : child_end_text(r->status, end, sizeof end));
+    usm__json_text(j, "progress", r->progress);
+    usm__json_text(j, "messages", r->messages.text ? r->messages.text : "");
+    usm__json_number(j, "result", r->result.size);
+    usm__json_object_end(j);
+}
+
+bool runs_write_new(usm__json *j, uint64_t *version)
+{
+    bool is_new;
+
+    (void)pthread_mutex_lock(&lock);
+    is_new = last_version > *version;
+    if (is_new) {
+        usm__json_array_begin(j, NULL);
+        for (size_t i = 0; i < RUNS_MAX; i++)
+            if (runs[i].number && runs[i].version > *version)
+                write_run(j, &runs[i]);
+        usm__json_array_end(j);
+        *version = last_version;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return is_new;
+}
+
+void runs_wait(uint64_t version, int ms)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)ms * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    (void)pthread_mutex_lock(&lock);
+    while (last_version <= version && pthread_cond_timedwait(&changed, &lock, &until) != ETIMEDOUT)
+        ;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void runs_end(void)
+{
+    (void)pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < RUNS_MAX; i++)
+        if (runs[i].is_running)
+            (void)kill(-runs[i].c.pid, SIGKILL);
+    (void)pthread_mutex_unlock(&lock);
+}
