@@ -70,6 +70,7 @@ typedef struct app {
     size_t        nkernels;
     app_node     *nodes;
     size_t        nnodes;
+    json_t       *numbers; /* of nodes, by name */
     value         edges;
     app_function *functions;
     size_t        nfunctions;
@@ -79,8 +80,11 @@ typedef struct app {
 } app;
 
 /* ---- place.c */
-value    member(value object, const char *key);
-value    element(value array, size_t index);
+value member(value object, const char *key);
+value element(value array, size_t index);
+/* The same for all elements in their order, without beginning anew for each: *end is NULL before
+ * the first one. */
+value    next_element(value array, size_t index, const char **end);
 unsigned line_of(const app *a, const char *at);
 /* Prints "path:line: ...", or "usm-run: ..." for a file that could not be read, and counts the
  * error.  Returns false. */

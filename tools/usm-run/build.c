@@ -184,8 +184,10 @@ bool app_failed(app *a)
 
 static bool connect(app *a)
 {
+    const char *end = NULL;
+
     for (size_t i = 0; i < json_array_size(a->edges.json); i++) {
-        value     edge = element(a->edges, i);
+        value     edge = next_element(a->edges, i, &end);
         app_node *from = app_find(a, json_string_value(element(edge, 0).json));
         app_node *to   = app_find(a, json_string_value(element(edge, 1).json));
 

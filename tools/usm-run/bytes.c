@@ -101,6 +101,7 @@ static bool add_number(app *a, app_node *n, value v, const number_type *t)
 
 static bool add_numbers(app *a, app_node *n, value piece, value list)
 {
+    const char        *end  = NULL;
     const char        *name = NULL;
     const number_type *t;
     bool               is_ok = true;
@@ -116,7 +117,7 @@ static bool add_numbers(app *a, app_node *n, value piece, value list)
     if (!json_is_array(list.json))
         return mistake(a, list.at, "'numbers' must be an array");
     for (size_t i = 0; i < json_array_size(list.json) && is_ok; i++)
-        is_ok = add_number(a, n, element(list, i), t);
+        is_ok = add_number(a, n, next_element(list, i, &end), t);
     return is_ok;
 }
 

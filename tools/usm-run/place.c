@@ -69,18 +69,24 @@ value member(value object, const char *key)
     return v;
 }
 
+value next_element(value array, size_t index, const char **end)
+{
+    value v = {json_array_get(array.json, index), array.at};
+
+    if (!v.json || *array.at != '[')
+        return v;
+    v.at = skip_blanks((*end ? skip_blanks(*end) : array.at) + 1); /* after the comma or bracket */
+    *end = skip_value(v.at);
+    return v;
+}
+
 value element(value array, size_t index)
 {
-    value       v = {json_array_get(array.json, index), array.at};
-    const char *s = array.at;
+    const char *end = NULL;
 
-    if (!v.json || *s != '[')
-        return v;
-    s = skip_blanks(s + 1);
     for (size_t i = 0; i < index; i++)
-        s = skip_blanks(skip_blanks(skip_value(s)) + 1); /* the comma */
-    v.at = s;
-    return v;
+        (void)next_element(array, i, &end);
+    return next_element(array, index, &end);
 }
 
 unsigned line_of(const app *a, const char *at)

@@ -87,10 +87,9 @@ static bool read_kernel_node(app *a, app_node *n)
 
 app_node *app_find(app *a, const char *name)
 {
-    for (size_t i = 0; i < a->nnodes; i++)
-        if (a->nodes[i].desc.name && strcmp(a->nodes[i].desc.name, name) == 0)
-            return &a->nodes[i];
-    return NULL;
+    const json_t *number = json_object_get(a->numbers, name);
+
+    return number ? &a->nodes[json_integer_value(number)] : NULL;
 }
 
 static bool read_node(app *a, value at)
@@ -110,7 +109,9 @@ static bool read_node(app *a, value at)
         return mistake(a, member(at, "name").at,
                        "there are two nodes with the name '%s'; the other is in line %u", name,
                        line_of(a, other->at.at));
-    n.desc.name         = name;
+    n.desc.name = name;
+    if (json_object_set_new(a->numbers, name, json_integer((json_int_t)a->nnodes)))
+        (void)need(NULL);
     a->nodes[a->nnodes] = n; /* known, so that edges to it are not further errors */
     other               = &a->nodes[a->nnodes++];
     if (!read_kind(a, other))
@@ -122,13 +123,16 @@ static bool read_node(app *a, value at)
 
 static void read_nodes(app *a, value list)
 {
+    const char *end = NULL;
+
     if (!json_is_array(list.json) || json_array_size(list.json) == 0) {
         (void)mistake(a, list.json ? list.at : a->text, "'nodes' must be an array of nodes");
         return;
     }
-    a->nodes = need(calloc(json_array_size(list.json), sizeof *a->nodes));
+    a->nodes   = need(calloc(json_array_size(list.json), sizeof *a->nodes));
+    a->numbers = need(json_object());
     for (size_t i = 0; i < json_array_size(list.json); i++)
-        (void)read_node(a, element(list, i));
+        (void)read_node(a, next_element(list, i, &end));
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -206,12 +210,14 @@ static bool read_edge(app *a, value edge)
 
 static void read_edges(app *a)
 {
+    const char *end = NULL;
+
     if (a->edges.json && !json_is_array(a->edges.json)) {
         (void)mistake(a, a->edges.at, "'edges' must be an array of [\"from\", \"to\"]");
         return;
     }
     for (size_t i = 0; i < json_array_size(a->edges.json); i++)
-        (void)read_edge(a, element(a->edges, i));
+        (void)read_edge(a, next_element(a->edges, i, &end));
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -282,5 +288,6 @@ void app_free(app *a)
     if (a->within.path)
         (void)close(a->within.fd);
     free(a->within.path);
+    json_decref(a->numbers);
     json_decref(a->root);
 }
