@@ -22,6 +22,7 @@ class Server:
 
     def __init__(self, tool, folder, *options, environment=None):
         self.folder = folder
+        self.status = None
         self.process = subprocess.Popen(
             [tool, folder, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, **(environment or {})})
@@ -50,12 +51,14 @@ class Server:
 
     def end(self):
         """The exit status."""
+        if self.status is not None:
+            return self.status
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(timeout=30)
+        self.status = self.process.wait(timeout=30)
         self.process.stdout.close()
         self.process.stderr.close()
-        return status
+        return self.status
 
 
 def make_folder(*samples):
@@ -113,9 +116,11 @@ class Page:
             value = self.run(script)
             if not value:
                 time.sleep(0.02)
-        self.check(value, what)
         logged = [e["message"] for e in self.browser.get_log("browser") if e["level"] == "SEVERE"]
         self.check(len(logged) <= faults, f"{what}: the page logged {logged}")
+        if not value:
+            print(self.run("return document.body.innerText"))
+            raise AssertionError(what)
         return value
 
     def texts(self, selector):

@@ -17,8 +17,18 @@ extern const char   usm__draw_js[];
 extern const size_t usm__draw_js_size;
 extern const char   web_app_js[];
 extern const size_t web_app_js_size;
+extern const char   web_compose_js[];
+extern const size_t web_compose_js_size;
+extern const char   web_fields_js[];
+extern const size_t web_fields_js_size;
+extern const char   web_graph_js[];
+extern const size_t web_graph_js_size;
+extern const char   web_json_js[];
+extern const size_t web_json_js_size;
 extern const char   web_machine_js[];
 extern const size_t web_machine_js_size;
+extern const char   web_run_js[];
+extern const size_t web_run_js_size;
 
 static const struct {
     const char   *path, *type, *text;
@@ -30,7 +40,12 @@ static const struct {
     {"/draw.css", "text/css; charset=utf-8", usm__draw_css, &usm__draw_css_size},
     {"/draw.js", "text/javascript; charset=utf-8", usm__draw_js, &usm__draw_js_size},
     {"/app.js", "text/javascript; charset=utf-8", web_app_js, &web_app_js_size},
+    {"/compose.js", "text/javascript; charset=utf-8", web_compose_js, &web_compose_js_size},
+    {"/fields.js", "text/javascript; charset=utf-8", web_fields_js, &web_fields_js_size},
+    {"/graph.js", "text/javascript; charset=utf-8", web_graph_js, &web_graph_js_size},
+    {"/json.js", "text/javascript; charset=utf-8", web_json_js, &web_json_js_size},
     {"/machine.js", "text/javascript; charset=utf-8", web_machine_js, &web_machine_js_size},
+    {"/run.js", "text/javascript; charset=utf-8", web_run_js, &web_run_js_size},
 };
 
 bool files_answer(request *r, int *status)

@@ -96,6 +96,17 @@ function show() {
     begin();
 }
 
+/* Asks for a text: null if the dialog was left. */
+function askText(label, value) {
+    const d = $("ask");
+    $("ask-label").textContent = label;
+    $("ask-value").value = value;
+    d.returnValue = "";
+    d.showModal();
+    return new Promise(done => d.addEventListener("close", () =>
+        done(d.returnValue === "ok" ? $("ask-value").value.trim() : null), { once: true }));
+}
+
 addEventListener("unhandledrejection", e => notice(e.reason.message, "error"));
 addEventListener("hashchange", show);
 addEventListener("DOMContentLoaded", () => {

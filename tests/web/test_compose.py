@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""test_compose.py USM_WEB: an app is drawn, checked, saved, run and watched in a browser; and what may go
+wrong meanwhile.
+
+SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from browser import SAMPLES, Page, Server, make_folder
+
+MARKUP = "<img src=x onerror=document.title='ran'></script><script>document.title='ran'</script>"
+
+
+def sample(name):
+    with open(os.path.join(SAMPLES, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def check_text(page):
+    """What was not changed is written as it was."""
+    for name in ("integral.json", "md5.json"):
+        page.check(page.run("return formatApp(parseJson(arguments[0])).text", sample(name)) == sample(name),
+                   f"{name} is written as it was read")
+    odd = '{"10": 18446744073709551615, "2": 1.0, "x": [1e-7, -0, null, "\\u003cb\\u003e"], "a": {}}'
+    page.check(page.run("return inlineJson(parseJson(arguments[0]))", odd) == odd.replace("\\u003c", "<").replace("\\u003e", ">"),
+               "order and spelling of numbers are kept")
+    for wrong in ("", "{", "[1,]", '{"a": 1, "a": 2}', "01", "{} x", '"\n"', "[" * 5000):
+        line = page.run("try { parseJson(arguments[0]); return 0; } catch (e) { return e.line; }", wrong)
+        page.check(line and line >= 1, f"{wrong[:20]!r} is no JSON")
+
+
+def checked(page, state):
+    page.wait("return document.getElementById('check').dataset.state === '" + state + "'", "the check says " + state)
+
+
+def set_text(page, text):
+    page.run("document.getElementById('check').dataset.state = 'asked';"
+             "document.getElementById('text').value = arguments[0];"
+             "document.getElementById('text').dispatchEvent(new Event('input'));", text)
+
+
+def run_state(page, state, seconds=60):
+    page.wait("return document.getElementById('run').dataset.state === '" + state + "'", "the run is " + state, seconds)
+
+
+def compose(page, folder):
+    """From nothing to a result."""
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.common.actions.action_builder import ActionBuilder
+
+    find = lambda selector: page.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def press(text):
+        page.run("[...document.querySelectorAll('#palette button')].find(b => b.firstChild.data === arguments[0]).click()", text)
+
+    def set_field(name, value):
+        e = find(f"#inspector [data-field='{name}'] input")
+        e.clear()
+        e.send_keys(value + Keys.TAB)
+
+    def wire(start, end):
+        page.wait(f"return document.querySelector('[data-out=\"{start}\"]') && document.querySelector('[data-in=\"{end}\"]')",
+                  "the nodes can be connected")
+        page.run("return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        points = page.run("""return [...arguments].map(s => document.querySelector(s).getBoundingClientRect())
+            .map(r => [Math.round(r.x + r.width / 2), Math.round(r.y + r.height / 2)])""",
+                          f"[data-out='{start}']", f"[data-in='{end}']")
+        actions = ActionBuilder(page.browser)
+        actions.pointer_action.move_to_location(*points[0]).pointer_down()
+        actions.pointer_action.move_to_location(points[1][0] - 20, points[1][1]).move_to_location(*points[1]).pointer_up()
+        actions.perform()
+
+    page.run("document.getElementById('app-new').click()")
+    press("Numbers")
+    page.run("""const [value] = document.querySelectorAll('.piece textarea'), [, type] = document.querySelectorAll('.piece select');
+        value.value = '0, 1'; value.dispatchEvent(new Event('change'));""")
+    page.run("document.querySelector('[data-field=data] > button').click()")
+    page.run("""const value = document.querySelectorAll('.piece textarea')[1], type = document.querySelectorAll('.piece select')[3];
+        value.value = '1048576, 0'; value.dispatchEvent(new Event('change'));
+        type.value = 'u32'; type.dispatchEvent(new Event('change'));""")
+    press("partitionData")
+    press("processData")
+    page.run("const k = document.querySelector('[data-field=kind] select'); k.value = 'expandable'; k.dispatchEvent(new Event('change'));")
+    set_field("out_size", "256")
+    set_field("global", "64")
+    press("mergeData")
+    set_field("output", "f32")
+    page.run("document.getElementById('app-arrange').click()")
+    for k in range(3):
+        wire(k, k + 1)
+    checked(page, "good")
+    page.picture("compose")
+    page.run("save('mine.json')")
+    page.wait("return document.getElementById('app-state').textContent === 'saved'", "it is saved")
+    with open(os.path.join(folder, "mine.json"), encoding="utf-8") as file:
+        app = json.load(file)
+    page.check([n["kind"] for n in app["nodes"]] == ["input", "partition", "expandable", "merge"], f"the file: {app}")
+    page.check(app["edges"] == [["data", "cut"], ["cut", "work"], ["work", "merge"]], f"its edges: {app['edges']}")
+    # A mistake is shown at its field.
+    page.run("view.choose({ node: 2 })")
+    set_field("out_size", "-5")
+    checked(page, "wrong")
+    page.check("whole number" in " ".join(page.texts("#inspector [data-field=out_size] .fault")), "the mistake is at its field")
+    page.run("undo(); undo()") # clear() of the field was a change, too
+    checked(page, "good")
+    page.run("document.getElementById('app-run').click()")
+    run_state(page, "done")
+    page.wait("return document.getElementById('run-result').textContent.includes('3.14159')", "the result is shown")
+    page.wait("return view.states.length === 4 && view.states.every(s => s === 'done')", "all nodes are done")
+    page.picture("result")
+    # By keyboard: the chosen node moves, and is removed.
+    page.run("view.choose({ node: 0 })")
+    before = page.run("return app.places[0][0]")
+    find("#canvas").send_keys(Keys.ARROW_RIGHT)
+    page.check(page.run("return app.places[0][0]") == before + 10, "an arrow key moves a node")
+    find("#canvas").send_keys(Keys.DELETE)
+    page.check(page.run("return nodesOf().length + ':' + edgesOf().length") == "3:2", "Delete removes it and its edges")
+    page.run("undo()")
+    checked(page, "good")
+
+
+def check_names(page):
+    """Names with markup are text, wherever they are shown."""
+    app = json.loads(sample("integral.json"))
+    app["name"] = MARKUP
+    app["nodes"][1]["name"] = app["edges"][0][1] = app["edges"][1][0] = MARKUP
+    app["nodes"][1]["part_size"] = MARKUP
+    app["nodes"][2]["kernel"] = MARKUP
+    set_text(page, json.dumps(app))
+    checked(page, "wrong")
+    page.run("view.choose({ node: 1 })")
+    page.wait("return document.querySelector('.node.wrong')", "the node is marked")
+    page.check(page.run("return document.title") == "usm: compose", "no script ran from a name")
+    page.check(page.run("return document.querySelectorAll('img, main script').length") == 0, "no element was made of a name")
+    page.check(any(MARKUP in t for t in page.texts("#check .fault")), "the name is told as it is")
+
+
+def children(server):
+    said = subprocess.run(["ps", "-o", "pid=", "--ppid", str(server.process.pid)], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in said.stdout.split()]
+
+
+def check_ends(page, server):
+    """A run that is stopped, one that is killed, a server that ends."""
+    slow = sample("integral.json").replace("1048576", "4294967295").replace('"parts": 8', '"parts": 4000')
+    for end in ("stopped", "killed"):
+        set_text(page, slow)
+        checked(page, "good")
+        page.run("document.getElementById('run').dataset.state = ''; document.getElementById('app-run').click()")
+        page.wait("return view.states.includes('running')", "a node runs")
+        page.picture("running")
+        if end == "stopped":
+            page.run("document.getElementById('app-stop').click()")
+            run_state(page, "stopped")
+            continue
+        for pid in children(server):
+            os.kill(pid, signal.SIGKILL)
+        run_state(page, "failed")
+        page.check("was killed" in page.run("return document.getElementById('run-text').textContent"), "that it was killed is told")
+
+
+def check_files(page, folder):
+    """What a run writes is shown; a file outside of the folder is not written."""
+    app = json.loads(sample("integral.json"))
+    app["nodes"][3]["output"] = {"file": "pi.f32"}
+    set_text(page, json.dumps(app))
+    checked(page, "good")
+    page.run("document.getElementById('run').dataset.state = ''; document.getElementById('app-run').click()")
+    run_state(page, "done")
+    page.wait("return document.getElementById('run-result').textContent.includes('3.14159')", "numbers of a file are shown")
+    page.check(os.path.getsize(os.path.join(folder, "pi.f32")) == 4, "the file is in the folder")
+    app["nodes"][3]["output"] = {"file": "../pi.f32"}
+    set_text(page, json.dumps(app))
+    checked(page, "good")
+    page.run("document.getElementById('run').dataset.state = ''; document.getElementById('app-run').click()")
+    run_state(page, "failed")
+    page.check("outside" in page.run("return document.getElementById('run-messages').textContent"), "a file outside is refused")
+    page.check(not os.path.exists(os.path.join(folder, "..", "pi.f32")), "and not written")
+    with open(os.path.join(folder, "image.ppm"), "wb") as file:
+        file.write(b"P6\n2 1\n255\n" + bytes([255, 0, 0, 0, 255, 0]))
+    size = page.run("""return drawImage(new Uint8Array(await (await ask('GET', '/api/file?path=image.ppm')).arrayBuffer()),
+        document.body.appendChild(Object.assign(document.createElement('canvas'), { id: 'seen' })))
+        .then(() => { const c = document.getElementById('seen'), p = c.getContext('2d').getImageData(0, 0, 2, 1).data;
+            return [c.width, c.height, p[0], p[5]]; })""")
+    page.check(size == [2, 1, 255, 255], f"an image is drawn: {size}")
+
+
+def check_large(page):
+    """10,000 nodes, on a cycle."""
+    n = 10000
+    nodes = [{"name": f"n{i}", "kind": "process", "kernel": "k", "out_size": 4} for i in range(n)]
+    edges = [[f"n{i}", f"n{i + 1}"] for i in range(n - 1)]
+    app = {"kernels": {"k": {"file": "integral.cl"}}, "nodes": nodes, "edges": edges + [[f"n{n - 1}", "n0"]]}
+    set_text(page, json.dumps(app))
+    page.run("view.whole()")
+    page.wait("return document.querySelectorAll('.far').length > 0", "far away, nodes are squares")
+    checked(page, "wrong")
+    page.check(page.run("return nodesOf().length") == n, "all nodes are there")
+    page.run("view.scale = 1; view.x = -view.places[5000][0] + 100; view.y = -view.places[5000][1] + 100; view.draw()")
+    page.wait("return document.querySelectorAll('.node').length > 0", "near, they are boxes")
+
+
+def main():
+    folder = make_folder("integral.json", "integral.cl")
+    server = Server(sys.argv[1], folder)
+    page = Page(server)
+    try:
+        page.run("location.hash = 'compose'")
+        page.wait("return document.querySelectorAll('#palette-kernels button').length === 3", "the kernels are listed")
+        page.wait("return app.path === 'integral.json'", "the app of the folder is opened")
+        checked(page, "good")
+        check_text(page)
+        compose(page, folder)
+        check_names(page)
+        check_files(page, folder)
+        check_ends(page, server)
+        check_large(page)
+        server.end()
+        page.wait("return document.getElementById('link').dataset.state === 'lost'", "that the server has ended is told", faults=9)
+    finally:
+        page.end()
+        server.end()
+        shutil.rmtree(folder)
+    page.report()
+
+
+if __name__ == "__main__":
+    main()
