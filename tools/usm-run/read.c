@@ -94,9 +94,10 @@ app_node *app_find(app *a, const char *name)
 
 static bool read_node(app *a, value at)
 {
-    app_node    n    = {.desc = USM_NODE_DESC_INIT, .at = at};
-    const char *name = NULL;
-    app_node   *other;
+    app_node      n    = {.desc = USM_NODE_DESC_INIT, .at = at};
+    const char   *name = NULL;
+    const json_t *taken;
+    app_node     *known;
 
     if (!json_is_object(at.json))
         return mistake(a, at.at, "a node must be an object");
@@ -104,21 +105,21 @@ static bool read_node(app *a, value at)
         return false;
     if (!name)
         return mistake(a, at.at, "a node has no 'name'");
-    other = app_find(a, name);
-    if (other)
+    taken = json_object_get(a->numbers, name);
+    if (taken)
         return mistake(a, member(at, "name").at,
                        "there are two nodes with the name '%s'; the other is in line %u", name,
-                       line_of(a, other->at.at));
+                       line_of(a, a->nodes[json_integer_value(taken)].at.at));
     n.desc.name = name;
     if (json_object_set_new(a->numbers, name, json_integer((json_int_t)a->nnodes)))
         (void)need(NULL);
     a->nodes[a->nnodes] = n; /* known, so that edges to it are not further errors */
-    other               = &a->nodes[a->nnodes++];
-    if (!read_kind(a, other))
+    known               = &a->nodes[a->nnodes++];
+    if (!read_kind(a, known))
         return false;
-    if (other->desc.kind != USM_NODE_INPUT)
-        return read_kernel_node(a, other);
-    return check_keys(a, at, "an input", input_keys) && read_data(a, other);
+    if (known->desc.kind != USM_NODE_INPUT)
+        return read_kernel_node(a, known);
+    return check_keys(a, at, "an input", input_keys) && read_data(a, known);
 }
 
 static void read_nodes(app *a, value list)

@@ -165,8 +165,8 @@ int child_run(const web *w, const child_plan *plan, int seconds, child_text *out
 {
     int64_t deadline = now_ms() + (int64_t)seconds * 1000;
     bool    is_late  = false;
-    child   c;
-    int     error = child_start(w, plan, &c);
+    child   c        = {.pid = -1, .out = -1, .err = -1};
+    int     error    = child_start(w, plan, &c);
 
     if (error)
         return error;

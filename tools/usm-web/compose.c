@@ -28,18 +28,19 @@ static void list_entry(listing *l, int folder, const char *prefix, const char *n
 {
     char        path[PATH_MAX];
     struct stat s;
+    bool        is_folder;
+    int         fd = -1;
 
-    if (*name == '.' || l->n >= ENTRIES_MAX ||
-        (size_t)snprintf(path, sizeof path, "%s%s", prefix, name) >= sizeof path - 1 ||
-        fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW))
+    if (*name == '.' || l->n >= ENTRIES_MAX || fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW))
         return;
-    if (S_ISDIR(s.st_mode) && depth < DEPTH_MAX) {
-        int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-        (void)strcat(path, "/");
-        if (fd >= 0)
-            list_folder(l, fd, path, depth + 1);
-    }
+    is_folder = S_ISDIR(s.st_mode);
+    if ((size_t)snprintf(path, sizeof path, "%s%s%s", prefix, name, is_folder ? "/" : "") >=
+        sizeof path)
+        return;
+    if (is_folder && depth < DEPTH_MAX)
+        fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        list_folder(l, fd, path, depth + 1);
     if (!S_ISREG(s.st_mode))
         return;
     l->n++;
