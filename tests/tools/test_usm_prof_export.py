@@ -77,7 +77,7 @@ def check_events(trace):
 def check_page(data, text):
     blocks = data["blocks"]
     check(data["command"] == "app </script> --n 1", "html: the command is " + data["command"])
-    check(text.count("</script") == 2, "html: something in the data ends a script")
+    check(text.count("</script") == 3, "html: something in the data ends a script")
     check("http://" not in text and "https://" not in text, "html: it names another place")
     check(blocks["size"] == [MIB, 2 * MIB, 4096, MIB // 2], "html: sizes {}".format(blocks["size"]))
     check(blocks["slack"] == [0, 1024, 0, 0], "html: slack {}".format(blocks["slack"]))
