@@ -91,6 +91,7 @@ int sort_all(const memory &m)
 /* The reference BLAS computes a product without blocks: out of memory it would not end. */
 template <typename function> function *blas(const char *name, bool is_blocked)
 {
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): one thread */
     const char *const files[] = {std::getenv("USM_BENCH_BLAS"), "libopenblas.so.0",
                                  is_blocked ? nullptr : "libblas.so.3"};
     void             *library = nullptr;
@@ -148,10 +149,12 @@ int main(int argc, char **argv)
 {
     const bool   is_managed = argc == 4 && std::strcmp(argv[1], "managed") == 0;
     const size_t bytes      = argc == 4 ? std::strtoull(argv[3], nullptr, 10) << 20 : 0;
-    const memory m(is_managed, bytes);
 
-    if (!m.data || bytes == 0)
-        return fail(is_managed ? usm_last_error() : "HOW WHAT MIB");
+    if (bytes == 0)
+        return fail("HOW WHAT MIB");
+    const memory m(is_managed, bytes);
+    if (!m.data)
+        return fail(is_managed ? usm_last_error() : "out of memory");
     if (std::strcmp(argv[2], "sort") == 0)
         return sort_all(m);
     return std::strcmp(argv[2], "gemm") == 0 ? gemm(m) : gemv(m);

@@ -571,6 +571,7 @@ static usm_status pin_list(usm__pin_request *r)
     st = pin(r);
     if (r->marks != few)
         usm__heap_free(r->marks);
+    r->marks = NULL;
     return st;
 }
 
