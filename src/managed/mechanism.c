@@ -157,7 +157,8 @@ static bool is_again(int rc, unsigned *tries)
     return true;
 }
 
-/* Moves as much as can be; returns errno if that is not all.  *done: bytes. */
+/* Moves as much as can be; returns errno if that is not all.  *done: bytes.  Threads that wait for
+ * what has come go on: what they write moves back with it. */
 static int move(const usm__mechanism *m, char *from, char *to, size_t size, size_t *done)
 {
     unsigned tries = 0;
@@ -165,10 +166,8 @@ static int move(const usm__mechanism *m, char *from, char *to, size_t size, size
 
     *done = 0;
     while (*done < size) {
-        struct move a = {.dst  = (uintptr_t)to + *done,
-                         .src  = (uintptr_t)from + *done,
-                         .len  = size - *done,
-                         .mode = 1 /* nobody is woken */};
+        struct move a = {
+            .dst = (uintptr_t)to + *done, .src = (uintptr_t)from + *done, .len = size - *done};
 
         rc = call(m, "os.uffd_move", IOCTL_MOVE, &a);
         *done += a.moved > 0 ? (size_t)a.moved : 0;
@@ -222,11 +221,13 @@ static void move_back(const usm__mechanism *m, char *at, char *frame, size_t siz
  * moment, are copied: all of them come, or none. */
 static int place_by_move(const usm__mechanism *m, char *frame, char *at, size_t size)
 {
-    size_t done = 0;
-    int    rc   = drop(frame, size, POPULATE_WRITE);
+    size_t done, more = 0;
+    int    rc = move(m, frame, at, size, &done);
 
-    if (rc == 0)
-        rc = move(m, frame, at, size, &done);
+    if (rc == ENOENT && drop(frame + done, size - done, POPULATE_WRITE) == 0) {
+        rc = move(m, frame + done, at + done, size - done, &more);
+        done += more;
+    }
     if (rc == 0 || done == 0)
         return rc;
     rc = copy(m, frame + done, at + done, size - done, false);
