@@ -326,7 +326,7 @@ void usm__managed_lose(usm__managed *r, uint32_t block)
 {
     usm__mutex_lock(&r->lock);
     if (r->states[block] == USM__MANAGED_AWAY &&
-        usm__mechanism_poison(r->mechanism, address_of(r, block), r->block_size) == 0)
+        usm__mechanism_forbid(r->mechanism, address_of(r, block), r->block_size) == 0)
         r->states[block] = USM__MANAGED_LOST;
     usm__mutex_unlock(&r->lock);
 }

@@ -20,6 +20,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifdef USM_HAVE_VALGRIND /* its header; src/CMakeLists.txt looks for it */
+#include <valgrind/valgrind.h>
+#else
+#define RUNNING_ON_VALGRIND 0
+#endif
+
 /* Newer than the headers of the systems that libusm builds on. */
 #define FEATURE_POISON   (UINT64_C(1) << 14)
 #define FEATURE_MOVE     (UINT64_C(1) << 16)
@@ -111,6 +117,11 @@ usm_status usm__mechanism_open(usm__mechanism *m, char *arena, size_t size, bool
 
     if (strcmp(how, "off") == 0)
         return usm__fail(USM_E_NOT_SUPPORTED, "managed memory is off (USM_MANAGED)");
+    if (RUNNING_ON_VALGRIND)
+        return usm__fail(USM_E_NOT_SUPPORTED,
+                         "there is no managed memory under valgrind, which runs "
+                         "one thread at a time: the one that serves an access "
+                         "would wait for the one that makes it");
     *m = (usm__mechanism){.fd = open_by_call(0), .is_file = !can_move};
     if (m->fd < 0)
         m->fd = open_by_device();
@@ -255,7 +266,7 @@ int usm__mechanism_place(const usm__mechanism *m, void *frame, char *at, size_t 
     return rc;
 }
 
-int usm__mechanism_take(const usm__mechanism *m, char *at, void *frame, size_t size)
+static int take(const usm__mechanism *m, char *at, void *frame, size_t size)
 {
     size_t done = 0;
     int    rc;
@@ -269,10 +280,19 @@ int usm__mechanism_take(const usm__mechanism *m, char *at, void *frame, size_t s
         /* A buffer had the frame, and the kernel watches it no more. */
         rc = move(m, at, frame, size, &done);
     }
-    /* The frame's next content need not begin with this one: what does not move is dropped. */
-    if (rc != 0 && done > 0)
+    /* The frame's next content need not begin with this one: what does not move is dropped; so is a
+     * block that the program has dropped pages of (ENOENT). */
+    if (rc != 0 && (done > 0 || rc == ENOENT))
         rc = drop(at + done, size - done, MADV_DONTNEED);
     return rc;
+}
+
+/* Pages that the program has locked (mlock(), mlockall()) do not leave: they are unlocked. */
+int usm__mechanism_take(const usm__mechanism *m, char *at, void *frame, size_t size)
+{
+    int rc = take(m, at, frame, size);
+
+    return rc == EINVAL && munlock(at, size) == 0 ? take(m, at, frame, size) : rc;
 }
 
 int usm__mechanism_protect(const usm__mechanism *m, char *at, size_t size, bool is_protected)
@@ -300,7 +320,12 @@ int usm__mechanism_poison(const usm__mechanism *m, char *at, size_t size)
 {
     struct poison a = {.range = {(uintptr_t)at, size}};
 
-    if (m->can_poison)
-        return call(m, "os.uffd_poison", IOCTL_POISON, &a);
+    return call(m, "os.uffd_poison", IOCTL_POISON, &a);
+}
+
+int usm__mechanism_forbid(const usm__mechanism *m, char *at, size_t size)
+{
+    if (m->can_poison && usm__mechanism_poison(m, at, size) == 0)
+        return 0;
     return mprotect(at, size, PROT_NONE) == 0 ? 0 : errno;
 }

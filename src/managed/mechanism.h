@@ -36,7 +36,9 @@ int usm__mechanism_protect(const usm__mechanism *m, char *at, size_t size, bool 
 /* Threads that wait for these pages look again. */
 void usm__mechanism_wake(const usm__mechanism *m, char *at, size_t size);
 /* Accesses to absent pages there fail with a signal from now on.  EEXIST: the first one is not
- * absent. */
+ * absent; pre: can_poison. */
 int usm__mechanism_poison(const usm__mechanism *m, char *at, size_t size);
+/* The same of pages that are all absent, on every kernel. */
+int usm__mechanism_forbid(const usm__mechanism *m, char *at, size_t size);
 
 #endif

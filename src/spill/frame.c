@@ -257,8 +257,8 @@ void usm__frame_take_back(usm__spill *s, usm__frame *f)
     usm__mutex_lock(&s->lock);
     if (rc == 0) {
         free_left(s, f);
-    } else { /* its pages have not moved */
-        usm__word_change(&space->words[f->block], (int)usm__frame_content(f), 0, 0);
+    } else { /* its pages have not moved: others are tried before it */
+        usm__word_change(&space->words[f->block], (int)usm__frame_content(f), USM__WORD_USED, 0);
         usm__frame_become(f, USM__FRAME_HELD);
     }
     usm__space_unbusy(space);
