@@ -219,22 +219,22 @@ static int read_in_signals(const char *a, const char *b)
     return runs_of_handler > 0 ? ENDED_WELL : 2;
 }
 
-/* A part within the limit is locked in memory: it stays, and the rest goes on. */
-static int lock_a_part(const char *a, const char *b)
+/* All of it is locked in memory, which cannot be. */
+static int lock_all(const char *a, const char *b)
 {
     uint64_t *x = begin();
 
     (void)a;
     (void)b;
     write_all(x, 1);
-    if (mlock(x, MIB / 2) != 0)
+    if (mlock(x, SIZE) != 0)
         return errno == EPERM || errno == ENOMEM ? ENDED_WELL : 1;
     for (uint64_t pass = 1; pass < 4; pass++) {
         if (!has_all(x, pass))
             return 2;
         write_all(x, pass + 1);
     }
-    if (munlock(x, MIB / 2) != 0 || !has_all(x, 4))
+    if (munlock(x, SIZE) != 0 || !has_all(x, 4))
         return 3;
     return usm_free_ctx(x, NULL) == USM_OK ? ENDED_WELL : 4;
 }
@@ -286,7 +286,7 @@ static const program programs[] = {
     {"exit_with_faults_pending", exit_with_faults_pending},
     {"crash_and_read", crash_and_read},
     {"read_in_signals", read_in_signals},
-    {"lock_a_part", lock_a_part},
+    {"lock_all", lock_all},
     {"drop_pages", drop_pages},
     {"drop_clean_pages", drop_clean_pages},
 };
@@ -407,9 +407,9 @@ static void handlers_of_signals_may_touch_it(void)
     CHECK_INT(run("read_in_signals", "", "", "file:/var/tmp"), ENDED_WELL);
 }
 
-static void a_part_may_be_locked(void)
+static void it_may_be_locked(void)
 {
-    CHECK_INT(run("lock_a_part", "", "", "file:/var/tmp"), ENDED_WELL);
+    CHECK_INT(run("lock_all", "", "", "file:/var/tmp"), ENDED_WELL);
 }
 
 static void pages_that_the_program_drops_are_never_read_wrong(void)
@@ -426,7 +426,7 @@ static const plain_case cases[] = {
     CASE(a_killed_process_leaves_no_file),
     CASE(the_process_may_end_at_any_time),
     CASE(handlers_of_signals_may_touch_it),
-    CASE(a_part_may_be_locked),
+    CASE(it_may_be_locked),
     CASE(pages_that_the_program_drops_are_never_read_wrong),
     {NULL, NULL},
 };
