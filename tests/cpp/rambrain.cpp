@@ -266,11 +266,11 @@ void half_of_memory_can_be_in_use_wherever_it_is()
     EXPECT(manager.checkCycle());
 }
 
-/* Objects of a quarter of the memory; little waiting for what others hold. */
+/* Objects of a quarter of the memory, and how long to wait for what others hold. */
 struct quarters {
-    quarters()
+    explicit quarters(const char *wait_ms = "30")
     {
-        (void)usm_config_set("spill_wait", "30");
+        (void)usm_config_set("spill_wait", wait_ms);
         for (int i = 0; i < 8; i++)
             rows.emplace_back(mib / sizeof(int), i);
     }
@@ -284,18 +284,17 @@ struct quarters {
     std::vector<managedPtr<int>> rows;
 };
 
-void a_thread_waits_as_long_as_others_can_leave()
+/* A thread has all memory for a while, another one waits for some of it. */
+void wait_for_the_other(quarters &q)
 {
-    quarters           q;
     std::promise<void> all_held;
-    std::future<bool>  late;
     std::thread        holder([&] {
-        adhereTo<int> a(q.rows[0]), b(q.rows[1]), c(q.rows[2]), d(q.rows[3]);
+        std::vector<adhereTo<int>> held(q.rows.begin(), q.rows.begin() + 4);
 
-        for (adhereTo<int> *each : {&a, &b, &c, &d})
-            (void)static_cast<int *>(*each);
+        for (adhereTo<int> &each : held)
+            (void)static_cast<int *>(each);
         all_held.set_value();
-        std::this_thread::sleep_for(std::chrono::milliseconds(200)); /* more than the wait */
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
     });
 
     all_held.get_future().wait();
@@ -306,6 +305,21 @@ void a_thread_waits_as_long_as_others_can_leave()
         EXPECT(x[0] == 4);
     }
     holder.join();
+}
+
+void a_thread_waits_as_long_as_others_can_leave()
+{
+    quarters q;
+
+    wait_for_the_other(q);
+}
+
+/* Not only when the wait of an hour has ended. */
+void what_others_leave_is_free_at_once()
+{
+    quarters q("3600000");
+
+    wait_for_the_other(q);
 }
 
 /* A thread alone, and two that wait for each other: one of them gets what the other had. */
@@ -376,7 +390,7 @@ int cases_of_rambrain()
                       limits_are_kept_and_change, a_limit_that_cannot_be_met_changes_nothing,
  small_objects_far_apart_leave_room,
                       half_of_memory_can_be_in_use_wherever_it_is,
-                      a_thread_waits_as_long_as_others_can_leave, who_would_wait_forever_fails,
+                      a_thread_waits_as_long_as_others_can_leave, what_others_leave_is_free_at_once, who_would_wait_forever_fails,
                       the_configuration_file_is_read, managers_replace_each_other);
 }
 

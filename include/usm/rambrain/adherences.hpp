@@ -21,6 +21,11 @@ inline void managedMemoryChunk::acquire(std::uint32_t bits)
     manager->acquire(this, bits);
 }
 
+inline void managedMemoryChunk::leave_last() noexcept
+{
+    manager_.load(relaxed)->leave_last(this);
+}
+
 /* The end of the chunk. */
 inline void managedMemoryChunk::mfree()
 {
@@ -58,6 +63,8 @@ inline global_bytesize managedMemory::would_hold(const managedMemoryChunk *chunk
                                                    : block_;
 }
 
+/* While more than half of the memory is pinned, other threads may wait for it: then nothing stays
+ * pinned that nobody uses. */
 inline void managedMemory::hold(managedMemoryChunk *chunk)
 {
     used_size_ += chunk->size;
@@ -69,6 +76,11 @@ inline void managedMemory::hold(managedMemoryChunk *chunk)
         chunk->block_ = reinterpret_cast<std::uintptr_t>(chunk->access_.ptr) / block_;
         pinned_size_ += shared_[chunk->block_]++ == 0 ? block_ : 0;
     }
+    if (is_short_ || fits() || pinned_size_ <= memory_ / 2)
+        return;
+    is_short_ = true;
+    for (managedMemoryChunk *pinned : pinned_)
+        pinned->word_.fetch_or(managedMemoryChunk::WANTED, std::memory_order_relaxed);
 }
 
 inline void managedMemory::unhold(managedMemoryChunk *chunk)
@@ -82,6 +94,7 @@ inline void managedMemory::unhold(managedMemoryChunk *chunk)
         shared_.erase(chunk->block_);
         pinned_size_ -= block_;
     }
+    is_short_ = is_short_ && pinned_size_ > memory_ / 4;
 }
 
 /* ---- objects apart ------------------------------------------------------------------------- */
@@ -98,16 +111,17 @@ inline bool managedMemory::is_better_apart(global_bytesize size, global_bytesize
     return need > 0 && !fits() && held > memory_ / 2 && used_size_ + size < held / 4 * 3;
 }
 
-/* pre: the access is open.  If there is no memory the chunk stays where it is. */
-inline void managedMemory::copy_apart(managedMemoryChunk *chunk) const
+/* pre: the access is open.  False: there is no memory, and the chunk stays where it is. */
+inline bool managedMemory::copy_apart(managedMemoryChunk *chunk) const
 {
     void *p = usm_pool_malloc(apart_, chunk->size);
 
     if (!p)
-        return;
+        return false;
     std::memcpy(p, chunk->access_.ptr, chunk->size);
     usm_access_end(&chunk->access_);
     chunk->apart_ = p;
+    return true;
 }
 
 /* pre: the chunk is BUSY.  The lock is not held while the bytes are copied.  False: that is not
@@ -174,7 +188,7 @@ inline bool managedMemory::close(managedMemoryChunk *chunk, guard &lock)
  * that were pinned last stay, if they are small: p[i] = q[i] without adhering uses both. */
 inline void managedMemory::make_room(global_bytesize size, guard &lock)
 {
-    global_bytesize budget = limit_ / 8, spare = limit_ / 2;
+    global_bytesize budget = is_short_ ? 0 : limit_ / 8, spare = limit_ / 2;
 
     if (fits())
         return;
@@ -195,6 +209,35 @@ inline std::size_t managedMemory::close_idle(guard &lock)
     return closed;
 }
 
+/* The access is replaced by one for writing.  The bytes are in memory, but a store of them may have
+ * to end first. */
+inline usm_status managedMemory::reopen_for_writing(managedMemoryChunk *chunk)
+{
+    usm_access access;
+    usm_status st = usm_access_begin(chunk->buf_, 0, chunk->size, USM_READ_WRITE, &access);
+
+    if (st == USM_OK) {
+        usm_access_end(&chunk->access_);
+        chunk->access_ = access;
+    }
+    return st;
+}
+
+/* Lock not held; the chunk is BUSY.  A copy is written when it is put back. */
+inline usm_status managedMemory::begin_access(managedMemoryChunk *chunk, bool is_writer,
+                                              bool is_apart) const
+{
+    usm_access_mode mode = is_writer && !is_apart ? USM_READ_WRITE : USM_READ;
+    usm_status      st = usm_access_begin(chunk->buf_, 0, chunk->size, mode, &chunk->access_);
+
+    if (st != USM_OK || !is_apart || copy_apart(chunk) || !is_writer)
+        return st;
+    st = reopen_for_writing(chunk);
+    if (st != USM_OK)
+        usm_access_end(&chunk->access_);
+    return st;
+}
+
 /* pre: not pinned, not BUSY.  The lock is not held while the bytes are loaded. */
 inline usm_status managedMemory::open(managedMemoryChunk *chunk, guard &lock, bool is_writer)
 {
@@ -212,10 +255,7 @@ inline usm_status managedMemory::open(managedMemoryChunk *chunk, guard &lock, bo
         is_apart = false;
     pinned_size_ += need;
     lock.unlock();
-    st = usm_access_begin(chunk->buf_, 0, chunk->size, is_writer ? USM_READ_WRITE : USM_READ,
-                          &chunk->access_);
-    if (st == USM_OK && is_apart)
-        copy_apart(chunk);
+    st = begin_access(chunk, is_writer, is_apart);
     lock.lock();
     pinned_size_ -= need;
     if (st != USM_OK) {
@@ -225,8 +265,11 @@ inline usm_status managedMemory::open(managedMemoryChunk *chunk, guard &lock, bo
     return st;
 }
 
-inline void managedMemory::entered(managedMemoryChunk *chunk, bool is_writer, std::uint32_t bits)
+/* pre: the access is open, for writing if there are bits. */
+inline void managedMemory::entered(managedMemoryChunk *chunk, std::uint32_t bits)
 {
+    bool is_writable = chunk->apart_ || (chunk->access_.mode & USM_WRITE) != 0;
+
     hold(chunk);
     entered_++;
     chunk->locPtr = chunk->apart_ ? chunk->apart_ : chunk->access_.ptr;
@@ -234,10 +277,29 @@ inline void managedMemory::entered(managedMemoryChunk *chunk, bool is_writer, st
     chunk->user_.store(detail::this_thread(), std::memory_order_relaxed);
     chunk->in_pinned_ = pinned_.insert(pinned_.end(), chunk);
     chunk->word_.store(managedMemoryChunk::PINNED | bits | 1 |
-                           (is_writer || chunk->apart_ ? managedMemoryChunk::WRITABLE : 0),
+                           (is_writable ? managedMemoryChunk::WRITABLE : 0) |
+                           (is_short_ ? managedMemoryChunk::WANTED : 0),
                        std::memory_order_release);
     opened_.notify_all();
 }
+
+/* pre: pinned, not BUSY.  The lock is not held meanwhile; who adheres already may leave. */
+inline usm_status managedMemory::make_writable(managedMemoryChunk *chunk, guard &lock)
+{
+    usm_status st;
+
+    chunk->word_.fetch_or(managedMemoryChunk::BUSY, std::memory_order_relaxed);
+    lock.unlock();
+    st = reopen_for_writing(chunk);
+    lock.lock();
+    if (st == USM_OK)
+        chunk->word_.fetch_or(managedMemoryChunk::WRITABLE, std::memory_order_relaxed);
+    chunk->word_.fetch_and(~managedMemoryChunk::BUSY, std::memory_order_release);
+    opened_.notify_all();
+    return st;
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* Whether a thread that does not wait itself adheres to something: it will leave. */
 inline bool managedMemory::is_held_by_others() const
@@ -249,13 +311,27 @@ inline bool managedMemory::is_held_by_others() const
     return false;
 }
 
-/* All memory was in use for USM_SPILL_WAIT.  Waits on as long as that can change: something was
- * closed, or others go on.  If all who adhere wait, one of them must fail. */
-inline bool managedMemory::may_wait(std::uint64_t *seen, guard &lock)
+/* USM_E_AGAIN: all memory was in use for USM_SPILL_WAIT.  Throws, unless that can change: something
+ * was closed, or others go on.  If all who adhere wait, one of them must fail. */
+inline void managedMemory::check(usm_status st, std::uint64_t *seen, guard &lock)
 {
     std::uint64_t before = std::exchange(*seen, entered_);
 
-    return close_idle(lock) > 0 || !is_fatal_ || is_held_by_others() || before != entered_;
+    if (st == USM_OK)
+        return;
+    std::string why = usm_last_error();
+    if (st != USM_E_AGAIN ||
+        (close_idle(lock) == 0 && is_fatal_ && !is_held_by_others() && before == entered_))
+        fail(why);
+}
+
+/* Whether another thread had the chunk BUSY. */
+inline bool managedMemory::has_waited(managedMemoryChunk *chunk, guard &lock)
+{
+    if (!(chunk->word_.load(std::memory_order_relaxed) & managedMemoryChunk::BUSY))
+        return false;
+    opened_.wait(lock);
+    return true;
 }
 
 inline void managedMemory::acquire(managedMemoryChunk *chunk, std::uint32_t bits)
@@ -265,49 +341,46 @@ inline void managedMemory::acquire(managedMemoryChunk *chunk, std::uint32_t bits
     std::uint64_t         seen = entered_;
 
     while (!chunk->try_enter(bits)) {
-        std::uint32_t w         = chunk->word_.load(std::memory_order_relaxed);
-        bool          is_writer = bits || chunk->writes_often_;
-        usm_status    st;
+        usm_status st;
 
-        if (w & managedMemoryChunk::BUSY) {
-            opened_.wait(lock);
+        if (has_waited(chunk, lock))
+            continue;
+        if (chunk->word_.load(std::memory_order_relaxed) & managedMemoryChunk::PINNED) {
+            check(make_writable(chunk, lock), &seen, lock);
             continue;
         }
-        if (w & managedMemoryChunk::PINNED) {
-            make_writable(chunk);
-            continue;
-        }
-        st = open(chunk, lock, is_writer);
+        st = open(chunk, lock, bits || chunk->writes_often_);
         if (st == USM_OK) {
-            entered(chunk, is_writer, bits);
+            entered(chunk, bits);
             return;
         }
-        std::string why = usm_last_error();
-        if (st != USM_E_AGAIN || !may_wait(&seen, lock))
-            fail(why);
+        check(st, &seen, lock);
     }
-}
-
-/* The access of a pinned chunk for reading is replaced by one for writing: the bytes are in memory,
- * so nothing is waited for, and under the lock nobody closes it. */
-inline void managedMemory::make_writable(managedMemoryChunk *chunk)
-{
-    usm_access access;
-
-    if (usm_access_begin(chunk->buf_, 0, chunk->size, USM_READ_WRITE, &access) != USM_OK)
-        fail(usm_last_error());
-    usm_access_end(&chunk->access_);
-    chunk->access_ = access;
-    chunk->word_.fetch_or(managedMemoryChunk::WRITABLE, std::memory_order_release);
 }
 
 /* pre: the caller has entered. */
 inline void managedMemory::upgrade(managedMemoryChunk *chunk)
 {
-    guard lock(lock_);
+    const detail::waiting self;
+    guard                 lock(lock_);
+    std::uint64_t         seen = entered_;
 
     while (!chunk->try_write())
-        make_writable(chunk);
+        if (!has_waited(chunk, lock))
+            check(make_writable(chunk, lock), &seen, lock);
+}
+
+/* Others may have entered since.  Under the lock, so that the chunk does not end meanwhile. */
+inline void managedMemory::leave_last(managedMemoryChunk *chunk) noexcept
+{
+    guard         lock(lock_);
+    std::uint32_t w = chunk->word_.load(std::memory_order_relaxed), next;
+
+    do
+        next = (w - 1) & ((w & managedMemoryChunk::COUNT) == 1 ? ~managedMemoryChunk::WROTE : ~0u);
+    while (!chunk->word_.compare_exchange_weak(w, next, std::memory_order_release,
+                                               std::memory_order_relaxed));
+    (void)close(chunk, lock);
 }
 
 } // namespace rambrain

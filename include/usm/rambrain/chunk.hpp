@@ -7,6 +7,7 @@
  *     PINNED  the access is open: the address is valid       WRITABLE  it is open for writing
  *     BUSY    one thread opens it without the lock           count     who adheres
  *     WROTE   one who adheres writes     DIRTIED  somebody wrote since the access was opened
+ *     WANTED  memory is short: who leaves last has the access closed
  *
  * The access stays open when the last one leaves, so adhering again is one compare-and-swap.  The
  * manager closes accesses that nobody uses when its objects do not fit in memory together: the
@@ -138,12 +139,17 @@ class managedMemoryChunk
         user_.store(detail::this_thread(), relaxed);
         return true;
     }
-    /** The release pairs with the acquire of who closes the access: the bytes are written. */
+    /** The release pairs with the acquire of who closes the access: the bytes are written.  The last
+     * one of a chunk that is WANTED leaves it through the manager. */
     void leave() noexcept
     {
         std::uint32_t w = word_.load(relaxed), next;
 
         do {
+            if ((w & (WANTED | COUNT)) == (WANTED | 1)) {
+                leave_last();
+                return;
+            }
             next = w - 1;
             if ((next & COUNT) == 0)
                 next &= ~WROTE;
@@ -162,6 +168,7 @@ class managedMemoryChunk
         }
         return true;
     }
+    void leave_last() noexcept;
     void acquire(std::uint32_t bits);
     void upgrade();
     void will_need();
@@ -189,7 +196,7 @@ class managedMemoryChunk
   private:
     friend class managedMemory;
     static constexpr std::uint32_t     PINNED = 1u << 31, WRITABLE = 1u << 30, BUSY = 1u << 29;
-    static constexpr std::uint32_t     COUNT   = WROTE - 1;
+    static constexpr std::uint32_t     WANTED = 1u << 26, COUNT = WANTED - 1;
     static constexpr std::memory_order relaxed = std::memory_order_relaxed;
 
     std::atomic<std::uint32_t>   refs_{1};

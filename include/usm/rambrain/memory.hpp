@@ -108,6 +108,7 @@ class managedMemory
     void mfree(managedMemoryChunk *chunk);
     void acquire(managedMemoryChunk *chunk, std::uint32_t bits);
     void upgrade(managedMemoryChunk *chunk);
+    void leave_last(managedMemoryChunk *chunk) noexcept;
     void will_need(managedMemoryChunk *chunk);
 
     inline static managedMemory *defaultManager = nullptr;
@@ -139,7 +140,7 @@ class managedMemory
     void            hold(managedMemoryChunk *chunk);
     void            unhold(managedMemoryChunk *chunk);
     bool            is_better_apart(global_bytesize size, global_bytesize need) const;
-    void            copy_apart(managedMemoryChunk *chunk) const;
+    bool            copy_apart(managedMemoryChunk *chunk) const;
     bool            put_back(managedMemoryChunk *chunk, guard &lock) const;
     void            make_room(global_bytesize size, guard &lock);
     std::size_t     close_idle(guard &lock);
@@ -147,10 +148,13 @@ class managedMemory
     void            end_access(managedMemoryChunk *chunk) const;
     void            unpin(managedMemoryChunk *chunk);
     usm_status      open(managedMemoryChunk *chunk, guard &lock, bool is_writer);
-    void            make_writable(managedMemoryChunk *chunk);
-    void            entered(managedMemoryChunk *chunk, bool is_writer, std::uint32_t bits);
+    static usm_status reopen_for_writing(managedMemoryChunk *chunk);
+    usm_status        begin_access(managedMemoryChunk *chunk, bool is_writer, bool is_apart) const;
+    usm_status      make_writable(managedMemoryChunk *chunk, guard &lock);
+    void            entered(managedMemoryChunk *chunk, std::uint32_t bits);
+    bool            has_waited(managedMemoryChunk *chunk, guard &lock);
     bool            is_held_by_others() const;
-    bool            may_wait(std::uint64_t *seen, guard &lock);
+    void            check(usm_status st, std::uint64_t *seen, guard &lock);
     numbers         stats() const;
 
     mutable std::mutex           lock_;
@@ -171,6 +175,7 @@ class managedMemory
     global_bytesize in_blocks_ = 0, pinned_size_ = 0; /* of all; held by the pinned; whole blocks */
     global_bytesize used_size_ = 0;                   /* of the pinned, in bytes of objects       */
     std::uint64_t   entered_   = 0;                   /* how often an access was opened           */
+    bool            is_short_  = false;               /* of memory: what is pinned is WANTED      */
     std::unordered_map<std::uintptr_t, unsigned> shared_; /* pinned chunks by the block they share */
     std::uint64_t   hits_ended_ = 0;                  /* of objects that are gone */
     numbers         base_;                            /* at resetSwapstats()       */
