@@ -63,8 +63,8 @@ inline global_bytesize managedMemory::would_hold(const managedMemoryChunk *chunk
                                                    : block_;
 }
 
-/* While more than half of the memory is pinned, other threads may wait for it: then nothing stays
- * pinned that nobody uses. */
+/* While more than half of the memory is pinned, threads may have to wait for it: then those who
+ * leave look whether one does. */
 inline void managedMemory::hold(managedMemoryChunk *chunk)
 {
     used_size_ += chunk->size;
@@ -254,10 +254,12 @@ inline usm_status managedMemory::open(managedMemoryChunk *chunk, guard &lock, bo
     if (is_apart && !apart_ && usm_pool_create(ctx_, nullptr, USM_HOST, &desc, &apart_) != USM_OK)
         is_apart = false;
     pinned_size_ += need;
+    opening_++;
     lock.unlock();
     st = begin_access(chunk, is_writer, is_apart);
     lock.lock();
     pinned_size_ -= need;
+    opening_--;
     if (st != USM_OK) {
         chunk->word_.store(0, std::memory_order_relaxed);
         opened_.notify_all();
@@ -370,7 +372,8 @@ inline void managedMemory::upgrade(managedMemoryChunk *chunk)
             check(make_writable(chunk, lock), &seen, lock);
 }
 
-/* Others may have entered since.  Under the lock, so that the chunk does not end meanwhile. */
+/* Closes the access if a thread is opening one, and perhaps waits for memory.  Others may have
+ * entered since.  Under the lock, so that the chunk does not end meanwhile. */
 inline void managedMemory::leave_last(managedMemoryChunk *chunk) noexcept
 {
     guard         lock(lock_);
@@ -380,7 +383,8 @@ inline void managedMemory::leave_last(managedMemoryChunk *chunk) noexcept
         next = (w - 1) & ((w & managedMemoryChunk::COUNT) == 1 ? ~managedMemoryChunk::WROTE : ~0u);
     while (!chunk->word_.compare_exchange_weak(w, next, std::memory_order_release,
                                                std::memory_order_relaxed));
-    (void)close(chunk, lock);
+    if (opening_ > 0)
+        (void)close(chunk, lock);
 }
 
 } // namespace rambrain

@@ -7,7 +7,7 @@
  *     PINNED  the access is open: the address is valid       WRITABLE  it is open for writing
  *     BUSY    one thread opens it without the lock           count     who adheres
  *     WROTE   one who adheres writes     DIRTIED  somebody wrote since the access was opened
- *     WANTED  memory is short: who leaves last has the access closed
+ *     WANTED  memory is short: who leaves last closes the access if somebody waits for memory
  *
  * The access stays open when the last one leaves, so adhering again is one compare-and-swap.  The
  * manager closes accesses that nobody uses when its objects do not fit in memory together: the

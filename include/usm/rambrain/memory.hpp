@@ -176,6 +176,7 @@ class managedMemory
     global_bytesize used_size_ = 0;                   /* of the pinned, in bytes of objects       */
     std::uint64_t   entered_   = 0;                   /* how often an access was opened           */
     bool            is_short_  = false;               /* of memory: what is pinned is WANTED      */
+    unsigned        opening_   = 0;                   /* threads that open an access              */
     std::unordered_map<std::uintptr_t, unsigned> shared_; /* pinned chunks by the block they share */
     std::uint64_t   hits_ended_ = 0;                  /* of objects that are gone */
     numbers         base_;                            /* at resetSwapstats()       */
