@@ -27,6 +27,9 @@
 #include "managed/managed.h"
 #include "spill/engine.h"
 #endif
+#ifdef USM_PART_OFFLOAD
+#include "monitor/monitor.h"
+#endif
 
 #include "../backends/host/host.h"
 #include "../pools/arena/arena.h"
@@ -46,6 +49,9 @@ static const usm_part *const parts[] = {
 #endif
 #ifdef USM_PART_BUFFER
     &usm__spill_part,   &usm__buffer_part, &usm__managed_part, &usm__cluster_part,
+#endif
+#ifdef USM_PART_OFFLOAD
+    &usm__monitor_part,
 #endif
 };
 

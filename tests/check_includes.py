@@ -34,6 +34,7 @@ BELOW = {
     "src/managed": ["src/base"] + CORE + ["src/spill"],
     "src/cluster": ["src/base", "src/group"] + CORE,
     "src/offload": ["src/base"] + CORE + ["src/spill", "src/buffer", "src/cluster"],
+    "src/monitor": ["src/base"] + CORE + ["src/spill", "src/offload"],
     "src/profile": ["src/base"],
     "src": ["src", "backends", "pools"],  # src/usm.c, which plugs all together
     "backends": ["src/base/inline", "backends/common"],

@@ -7,7 +7,7 @@
 # line of tests/allowed_skips.txt names the test (USM_TEST_NAME, set by ctest).
 #
 # COMMAND sees: the name of the runtime in USM_TEST_RUNTIME; folders of its own in TMPDIR, USM_CACHE_DIR
-# and XDG_CACHE_HOME (below the caller's TMPDIR); USM_TEST_ID, unique, for the names of what it has to
+# XDG_CACHE_HOME and XDG_RUNTIME_DIR (below the caller's TMPDIR); USM_TEST_ID, unique, for the names of what it has to
 # make elsewhere; and for a program of a build folder, build/release/bin/test_x, the folders that CTest
 # names: USM_PLUGIN_PATH, USM_TEST_BINARY_DIR, USM_TEST_SOURCE_DIR.  From a terminal COMMAND runs in the
 # foreground, so that it may be a debugger.
@@ -124,11 +124,13 @@ trap 'ended >/dev/null' HUP INT TERM
 # Tests that become another user get to their files, as in /tmp.
 chmod 755 "$work"
 mkdir -m 755 "$work/icd" "$work/cwd" "$work/cache" "$work/tmp" "$work/xdg"
+mkdir -m 700 "$work/run"
 usm_runtime_env "$runtime" "$work/icd"
 USM_TEST_RUNTIME=$runtime
 USM_CACHE_DIR=$work/cache # not what an earlier build left in the user's
 XDG_CACHE_HOME=$work/xdg
-export USM_TEST_RUNTIME USM_CACHE_DIR XDG_CACHE_HOME
+XDG_RUNTIME_DIR=$work/run # monitor pages of processes that are killed
+export USM_TEST_RUNTIME USM_CACHE_DIR XDG_CACHE_HOME XDG_RUNTIME_DIR
 # PoCL compiles a kernel for a second, so its cache outlives the test: build/pocl-cache, for all presets, or
 # in a build folder elsewhere.
 if [ -z "${POCL_CACHE_DIR:-}" ]; then

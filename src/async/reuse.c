@@ -45,7 +45,7 @@ static bool is_worth_a_wait(const usm__async_list *l, const usm__async_some *som
     for (size_t i = 0; i < some->n; i++)
         if (some->list[i] != l)
             bytes += usm_load_relaxed(&some->list[i]->bytes);
-    return bytes >= usm_load_relaxed(&pool->reserved) / 8;
+    return bytes >= usm_load_relaxed(&pool->held->reserved) / 8;
 }
 
 static void *wait_and_take(usm__async_list *l, usm__async_list *from, size_t size)

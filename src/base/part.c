@@ -75,6 +75,7 @@ void usm__parts_fork(usm_fork_phase phase)
 
 UPWARDS(start, (void), ())
 UPWARDS(shutdown, (void), ())
+UPWARDS(watched, (void), ())
 DOWNWARDS(thread_ended, (void), ())
 DOWNWARDS(context_ended, (usm_context * ctx), (ctx))
 DOWNWARDS(context_unused, (usm_context * ctx), (ctx))
@@ -87,6 +88,8 @@ SUM(out_of_memory, (usm_context * ctx, usm_device *dev, usm_kind kind, size_t si
     (ctx, dev, kind, size))
 SUM(memory_starved, (usm_context * owner, size_t bytes), (owner, bytes))
 SUM(pool_collect, (usm_pool * pool, bool wait), (pool, wait))
+UPWARDS(pool_made, (usm_pool * pool), (pool))
+UPWARDS(pool_freed, (usm_pool * pool), (pool))
 UPWARDS(pool_ending, (usm_pool * pool), (pool))
 UPWARDS(pool_figures, (usm_pool * pool, struct usm__pool_queued *figures), (pool, figures))
 

@@ -44,6 +44,10 @@ typedef struct usm_part {
      * */
     void (*thread_ended)(void);
 
+    /* A reader of the figures of this process has announced itself (base/watched.h).  No lock is
+     * held. */
+    void (*watched)(void);
+
     /* ---- contexts, in the order of the parts */
     /* A new context is complete, but nobody else knows it yet. */
     usm_status (*context_made)(usm_context *ctx);
@@ -71,6 +75,10 @@ typedef struct usm_part {
      * but that others hold: returns about `bytes` of it to the memory accounting, and returns how
      * many. */
     size_t (*memory_starved)(usm_context *owner, size_t bytes);
+    /* A new pool has its functions, but no memory yet, and nobody else knows it; the struct of a pool
+     * is about to be freed. */
+    void (*pool_made)(usm_pool *pool);
+    void (*pool_freed)(usm_pool *pool);
     /* For pools with async data: returns blocks that queues have freed, and how many; the pool is
      * ending; their figures. */
     size_t (*pool_collect)(usm_pool *pool, bool wait);
@@ -97,6 +105,7 @@ void       usm__parts_observe(void);
 void       usm__parts_shutdown(void);
 void       usm__parts_fork(usm_fork_phase phase);
 void       usm__parts_thread_ended(void);
+void       usm__parts_watched(void);
 usm_status usm__parts_context_made(usm_context *ctx);
 void       usm__parts_context_ended(usm_context *ctx);
 void       usm__parts_context_unused(usm_context *ctx);
@@ -108,6 +117,8 @@ void       usm__parts_outside_drain(void);
 /* The sum over all parts. */
 size_t usm__parts_out_of_memory(usm_context *ctx, usm_device *dev, usm_kind kind, size_t size);
 size_t usm__parts_memory_starved(usm_context *owner, size_t bytes);
+void   usm__parts_pool_made(usm_pool *pool);
+void   usm__parts_pool_freed(usm_pool *pool);
 size_t usm__parts_pool_collect(usm_pool *pool, bool wait);
 void   usm__parts_pool_ending(usm_pool *pool);
 void   usm__parts_pool_figures(usm_pool *pool, struct usm__pool_queued *figures);

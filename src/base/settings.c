@@ -126,6 +126,8 @@ const usm__setting usm__settings[] = {
      .help =
          "with a trace: memory of each thread for events that are not yet written; what finds no "
          "room is counted as lost"},
+    {NAMES("monitor", "MONITOR"), .initial = "1", .unit = "", .type = USM__SETTING_BOOL,
+     .help = "usm-top of the same user may see the figures of this process"},
     {NAMES("debug", "DEBUG"), .initial = "", .unit = "check,...",
      .help =
          "checks of the program's own memory: redzone (writes past a block), poison (use of what "

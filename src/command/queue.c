@@ -12,6 +12,7 @@
 #include "base/meta.h"
 #include "base/os.h"
 #include "base/part.h"
+#include "base/watched.h"
 #include "device/init.h"
 #include "device/observer.h"
 
@@ -326,6 +327,7 @@ usm_status usm__queue_finish(usm_queue *q)
     if (usm__task_queue == q->serial)
         return usm__fail(USM_E_BUSY,
                          "a task waits for the queue that it runs in, and so for its own end");
+    usm__watched_poll();
     usm__parts_queue_waiting(q);
     st = usm__be_queue_wait(q->be, q->native);
 
@@ -478,6 +480,7 @@ usm_status usm__submit_open(usm__submit *s, usm_queue *q, size_t ndeps, usm_even
 {
     usm_status st = USM_OK;
 
+    usm__watched_poll();
     if (ndeps == 0)
         usm__deps_none(&s->deps, q->ctx);
     else

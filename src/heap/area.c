@@ -146,7 +146,7 @@ static usm_status count_in_pool(usm_pool *pool, size_t size)
 {
     uint64_t held = 0;
 
-    if (usm__quota_count(&pool->reserved, pool->maximum_size, size, &held))
+    if (usm__quota_count(&pool->held->reserved, pool->maximum_size, size, &held))
         return USM_OK;
     return usm__fail(USM_E_BUDGET,
                      "%zu bytes more would cross the pool's maximum_size of %zu (it holds %llu)",
@@ -162,14 +162,14 @@ static usm_status count(const usm__area *a, size_t size)
         return st;
     st = usm__quota_add(a->ctx, a->pool->index, a->kind, size);
     if (st != USM_OK)
-        usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
+        usm_sub_relaxed(&a->pool->held->reserved, (uint64_t)size);
     return st;
 }
 
 static void uncount(const usm__area *a, size_t size)
 {
     usm__quota_sub(a->ctx, a->pool->index, a->kind, size);
-    usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
+    usm_sub_relaxed(&a->pool->held->reserved, (uint64_t)size);
 }
 
 /* The padding requested from a driver that does not align by itself counts like the area itself: it
@@ -189,12 +189,12 @@ static usm_status count_padding(usm__area *a, size_t padding)
 static void count_driver_alloc(const usm__area *a)
 {
     usm_pool *pool = a->pool;
-    uint64_t  now  = usm_load_relaxed(&pool->reserved);
-    uint64_t  peak = usm_load_relaxed(&pool->reserved_peak);
+    uint64_t  now  = usm_load_relaxed(&pool->held->reserved);
+    uint64_t  peak = usm_load_relaxed(&pool->held->reserved_peak);
 
-    while (now > peak && !usm_cas_acq_rel(&pool->reserved_peak, &peak, now))
+    while (now > peak && !usm_cas_acq_rel(&pool->held->reserved_peak, &peak, now))
         ;
-    usm_add_relaxed(&pool->driver_allocs, (uint64_t)1);
+    usm_add_relaxed(&pool->held->driver_allocs, (uint64_t)1);
 }
 
 /* ---- addresses that are right ------------------------------------------------------ */
@@ -412,7 +412,7 @@ static usm_status drop_memory(usm__area *a, size_t offset)
     if (st != USM_OK)
         return st;
     uncount(a, piece->size);
-    usm_add_relaxed(&a->pool->driver_frees, (uint64_t)1);
+    usm_add_relaxed(&a->pool->held->driver_frees, (uint64_t)1);
     return USM_OK;
 }
 
@@ -537,7 +537,7 @@ static void give(usm_pool *pool, usm__area *a)
         usm__pages_discard((uintptr_t)a->view.base, a->view.size);
         driver_free(a, a->driver_base, a->driver_size);
         uncount(a, a->driver_size);
-        usm_add_relaxed(&pool->driver_frees, (uint64_t)1);
+        usm_add_relaxed(&pool->held->driver_frees, (uint64_t)1);
     }
     usm__meta_free(&area_type, a);
 }

@@ -61,6 +61,7 @@ void       usm__area_unmap(void *source, usm_area *area, size_t offset, size_t s
 void     usm__quota_start(usm_device *dev);
 bool     usm__quota_check(const char *text, char *why, size_t why_size);
 uint64_t usm__quota_host_reserved(void);
+uint64_t usm__quota_host_limit(void); /* 0: none */
 /* True if the device's memory is the host's, and counts as such: the device is a processor. */
 bool usm__quota_is_host_memory(const usm_device *dev);
 

@@ -147,7 +147,7 @@ usm_status usm_pool_trim_to(usm_pool *pool, size_t keep)
     if (usm_load_acquire(&pool->async))
         (void)usm__parts_pool_collect(pool, false);
     /* Each block in a magazine keeps its area; empty magazines cost only host memory. */
-    if (keep < usm_load_relaxed(&pool->reserved) || keep == 0)
+    if (keep < usm_load_relaxed(&pool->held->reserved) || keep == 0)
         (void)usm__magazine_reclaim(pool);
     return pool->ops->trim_to(pool->impl, keep);
 }
@@ -187,7 +187,7 @@ usm_status usm_pool_reset_peaks(usm_pool *pool)
     if (st != USM_OK)
         return st;
     pool->ops->reset_peaks(pool->impl);
-    usm_store_relaxed(&pool->reserved_peak, usm_load_relaxed(&pool->reserved));
+    usm_store_relaxed(&pool->held->reserved_peak, usm_load_relaxed(&pool->held->reserved));
     return USM_OK;
 }
 

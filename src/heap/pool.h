@@ -4,6 +4,7 @@
 #define USM_HEAP_POOL_H
 
 #include "heap/area.h"
+#include "heap/pool_held.h"
 #include "heap/span.h"
 
 struct usm__async_pool;
@@ -60,7 +61,8 @@ struct usm_pool {
     _Atomic(uint64_t) asleep;   /* bytes of pieces that have addresses and no memory      */
     usm__sleeper     *sleeper;  /* has their contents; belongs to the thread that moves it */
     uint32_t          trace_id; /* the pool's id in the trace; 0: none */
-    _Atomic(uint64_t) reserved, reserved_peak, driver_allocs, driver_frees;
+    usm__pool_held   *held;     /* its own, below, or in the monitor page; fixed after create */
+    usm__pool_held    own_held;
     _Atomic(uint64_t) threshold; /* of usm_pool_desc */
     _Atomic(uint32_t) reuse;     /* usm__reuse       */
     _Atomic(uint64_t)

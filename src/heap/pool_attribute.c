@@ -14,7 +14,7 @@ static bool is_excessive(const usm_pool *pool)
 {
     uint64_t threshold = usm_load_relaxed(&pool->threshold);
 
-    return threshold != 0 && usm_load_relaxed(&pool->reserved) > threshold;
+    return threshold != 0 && usm_load_relaxed(&pool->held->reserved) > threshold;
 }
 
 void usm__pools_release_excess(usm_context *ctx)
@@ -109,10 +109,10 @@ static usm_status get(usm_pool *pool, usm_pool_attribute which, uint64_t *value)
         *value = pool->export_mode;
         break;
     case USM_POOL_RESERVED_CURRENT:
-        *value = usm_load_relaxed(&pool->reserved);
+        *value = usm_load_relaxed(&pool->held->reserved);
         break;
     case USM_POOL_RESERVED_HIGH:
-        *value = usm_load_relaxed(&pool->reserved_peak);
+        *value = usm_load_relaxed(&pool->held->reserved_peak);
         break;
     case USM_POOL_USED_CURRENT:
     case USM_POOL_USED_HIGH:
@@ -175,7 +175,7 @@ static usm_status reset(usm_pool *pool, usm_pool_attribute which, uint64_t value
     else if (which == USM_POOL_USED_HIGH)
         pool->ops->reset_peaks(pool->impl);
     else
-        usm_store_relaxed(&pool->reserved_peak, usm_load_relaxed(&pool->reserved));
+        usm_store_relaxed(&pool->held->reserved_peak, usm_load_relaxed(&pool->held->reserved));
     return USM_OK;
 }
 

@@ -137,6 +137,7 @@ static usm_pool *new_pool(usm_context *ctx, size_t index, usm_kind kind, const u
         (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a pool");
         return NULL;
     }
+    pool->held         = &pool->own_held;
     pool->ctx          = ctx;
     pool->index        = index;
     pool->kind         = kind;
@@ -159,6 +160,7 @@ static usm_pool *new_pool(usm_context *ctx, size_t index, usm_kind kind, const u
 
 static void drop_pool(usm_pool *pool)
 {
+    usm__parts_pool_freed(pool);
     usm__magazine_slot_give(pool);
     usm__mutex_fini(&pool->lock);
     usm__meta_free(&pool_type, pool);
@@ -231,6 +233,8 @@ static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
     if (pool->ops && slab_is(pool->ops) && pool->export_mode == USM_POOL_PRIVATE &&
         pool->thread_cache != NO_CACHES)
         pool->slot = usm__magazine_slot(pool);
+    if (pool->ops)
+        usm__parts_pool_made(pool);
     pool->options = chosen.options; /* only during creation */
     st            = pool->ops ? start_pool(pool, &d) : usm_last_status();
     pool->options = NULL;
@@ -366,10 +370,10 @@ void usm__pool_stats(usm_pool *pool, usm_pool_stats *stats)
     stats->blocks        = cached.blocks; /* input for the pool: the number to subtract */
     pool->ops->get_stats(pool->impl, stats);
     stats->asleep        = usm_load_relaxed(&pool->asleep);
-    stats->reserved      = usm_load_relaxed(&pool->reserved);
-    stats->reserved_peak = usm_load_relaxed(&pool->reserved_peak);
-    stats->driver_allocs = usm_load_relaxed(&pool->driver_allocs);
-    stats->driver_frees  = usm_load_relaxed(&pool->driver_frees);
+    stats->reserved      = usm_load_relaxed(&pool->held->reserved);
+    stats->reserved_peak = usm_load_relaxed(&pool->held->reserved_peak);
+    stats->driver_allocs = usm_load_relaxed(&pool->held->driver_allocs);
+    stats->driver_frees  = usm_load_relaxed(&pool->held->driver_frees);
 }
 
 uint64_t usm__pool_cache_limit(const usm_pool *pool)

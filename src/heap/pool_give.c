@@ -47,8 +47,8 @@ static bool is_of_memory(const usm_pool *pool, const usm__pools_memory *m)
 
 static bool has_free(usm_pool *pool)
 {
-    return usm_load_relaxed(&pool->reserved) > 0 &&
-           usm_load_relaxed(&pool->reserved) > usm__pool_live(pool);
+    return usm_load_relaxed(&pool->held->reserved) > 0 &&
+           usm_load_relaxed(&pool->held->reserved) > usm__pool_live(pool);
 }
 
 static bool may_give(usm_pool *pool, const void *arg)
@@ -119,11 +119,11 @@ void usm__pool_await_guests(usm_pool *pool)
 /* Caches of threads are emptied only if `deep`, because that slows their owners down. */
 static size_t trim(usm_pool *pool, size_t size, bool deep)
 {
-    uint64_t before = usm_load_relaxed(&pool->reserved), after;
+    uint64_t before = usm_load_relaxed(&pool->held->reserved), after;
     size_t   keep   = before > size ? (size_t)before - size : 0;
 
     (void)(deep ? usm_pool_trim_to(pool, keep) : pool->ops->trim_to(pool->impl, keep));
-    after = usm_load_relaxed(&pool->reserved);
+    after = usm_load_relaxed(&pool->held->reserved);
     return before > after ? (size_t)(before - after) : 0;
 }
 

@@ -97,6 +97,11 @@ uint64_t usm__quota_host_reserved(void)
     return usm_load_relaxed(&host.quota.reserved);
 }
 
+uint64_t usm__quota_host_limit(void)
+{
+    return usm_load_relaxed(&host.quota.limit);
+}
+
 bool usm__quota_is_host_memory(const usm_device *dev)
 {
     return dev->desc.type == USM_DEVICE_TYPE_CPU;

@@ -140,7 +140,7 @@ static bool queues_gave(request *r)
 /* True if the pool's own maximum_size leaves the least room: no other pool can help then. */
 static bool is_at_maximum(usm_pool *pool)
 {
-    uint64_t        reserved = usm_load_relaxed(&pool->reserved);
+    uint64_t        reserved = usm_load_relaxed(&pool->held->reserved);
     usm__quota_view quota;
 
     if (!pool->maximum_size || usm_last_status() != USM_E_BUDGET)

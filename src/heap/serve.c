@@ -11,6 +11,7 @@
 
 #include "base/inline/bits.h"
 #include "base/part.h"
+#include "base/watched.h"
 #include "device/observer.h"
 #include "heap/export.h"
 #include "heap/magazine.h"
@@ -44,6 +45,7 @@ void *usm__pool_take_large(usm_pool *pool, size_t size)
 {
     void *p = NULL;
 
+    usm__watched_poll();
     if (size > usm_class_size(USM_BINS - 1) &&
         usm__magazine_is_open(usm_load_relaxed(&pool->alloc_slot)))
         p = slab_take_held(pool->impl, size, 1);

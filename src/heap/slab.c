@@ -46,7 +46,7 @@ void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, const slab_swa
 /* Caches that are small beside what the pool holds may outgrow the least budget. */
 static size_t budget_of(const slab_pool *p)
 {
-    size_t held = usm_load_relaxed(&p->owner->reserved);
+    size_t held = usm_load_relaxed(&p->owner->held->reserved);
 
     return usm_min_size(p->cache_bytes, usm_max_size(p->cache_least, held / 16));
 }

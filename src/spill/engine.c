@@ -259,7 +259,7 @@ usm_status usm__spill_of(usm_context *ctx, usm__spill **out)
 
 usm__spill *usm__spill_there(const usm_context *ctx)
 {
-    usm__spill *s = usm__quota_is_own(ctx)
+    usm__spill *s = ctx && usm__quota_is_own(ctx)
                         ? usm_load_acquire(&((usm_context *)(uintptr_t)ctx)->spill)
                         : usm_load_acquire(&engines.shared);
 

@@ -99,7 +99,8 @@ usm_status usm__spill_of(usm_context *ctx, usm__spill **spill);
 /* The same; an engine that this call creates has blocks of `usual` bytes, if the limit allows, and
  * USM_SPILL_BLOCK is not set. */
 usm_status usm__spill_of_blocks(usm_context *ctx, size_t usual, usm__spill **spill);
-/* The same, but NULL if no engine has been created yet. */
+/* The same, but NULL if no engine has been created yet.  ctx NULL: that of contexts without a limit
+ * of their own. */
 usm__spill *usm__spill_there(const usm_context *ctx);
 /* Called when the context is destroyed, after all its buffers. */
 void usm__spill_end(usm_context *ctx);
@@ -107,6 +108,7 @@ void usm__spill_end(usm_context *ctx);
 /* Bytes of buffers that can be in memory at once; bytes that frames have at this moment. */
 size_t usm__spill_capacity(const usm__spill *spill);
 size_t usm__spill_in_memory(usm__spill *spill);
+void   usm__spill_get_figures(usm__spill *spill, usm_spill_stats *stats);
 void   usm__spill_get_sizes(const usm__spill *spill, size_t *block, size_t *sector);
 
 /* The arena of frames; false: its pages are a memory file's and cannot be moved. */

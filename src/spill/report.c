@@ -57,7 +57,7 @@ static void add_copies(usm__spill *s, usm_spill_stats *stats)
     stats->blocks_lost     = c.lost;
 }
 
-static void get_stats(usm__spill *s, usm_spill_stats *stats)
+void usm__spill_get_figures(usm__spill *s, usm_spill_stats *stats)
 {
     usm__mutex_lock(&s->lock);
     *stats               = s->stats;
@@ -86,7 +86,7 @@ static usm_status stats_of(usm_context *ctx, usm_spill_stats *stats)
     if (st == USM_OK)
         st = usm__spill_of(of, &s);
     if (st == USM_OK)
-        get_stats(s, stats);
+        usm__spill_get_figures(s, stats);
     return st;
 }
 

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The monitor page of a process: a file that the process maps and that readers (usm-top) read.
+ *
+ *     FOLDER/<pid>-<pid namespace>.page    the page, 0600, written by the process alone
+ *     FOLDER/readers                       a word that readers write (base/watched.h)
+ *
+ * Two kinds of figures.  Those of usm__monitor_pool.held are the pool's own counters: they are right at
+ * every moment, whether somebody reads or not.  All others are sampled by a thread of the process,
+ * which runs while somebody reads; `sequence` is odd while it writes them.
+ *
+ * A reader takes nothing on trust: usm__monitor_check() makes any bytes a page or says why they are
+ * none.  A change of the layout raises USM__MONITOR_VERSION. */
+#ifndef USM_MONITOR_PAGE_H
+#define USM_MONITOR_PAGE_H
+
+#include "heap/pool_held.h"
+
+#define USM__MONITOR_MAGIC   "USMPAGE"
+#define USM__MONITOR_VERSION 1u
+
+#define USM__MONITOR_POOLS   96
+#define USM__MONITOR_TAGS    64
+#define USM__MONITOR_DEVICES 16
+#define USM__MONITOR_QUEUES  32
+#define USM__MONITOR_TIERS   8
+#define USM__MONITOR_TEXT    64
+
+/* Since `serial` is never reused, a reader knows a new pool in an old place. */
+typedef struct usm__monitor_pool {
+    _Atomic(uint64_t) serial; /* 0: the place is free */
+    usm__pool_held    held;
+    uint32_t          kind; /* usm_kind */
+    uint32_t          is_default;
+    char              name[16], device[USM__MONITOR_TEXT];
+    /* sampled */
+    uint64_t live, live_peak, blocks, allocations, frees, largest_free;
+    uint64_t thread_cached, depot_cached, threads, queued;
+} usm__monitor_pool;
+
+typedef struct usm__monitor_tag {
+    char     name[USM__MONITOR_TEXT];
+    uint64_t live, live_peak, blocks, allocations;
+} usm__monitor_tag;
+
+typedef struct usm__monitor_device {
+    char term[USM__MONITOR_TEXT], name[USM__MONITOR_TEXT]; /* the host's memory: "host memory" */
+    uint64_t memory;                                       /* bytes; 0: unknown          */
+    uint64_t reserved, limit;                              /* of the quota; limit 0: none */
+    uint64_t commands; /* submitted to the queues of the device that exist */
+} usm__monitor_device;
+
+/* submitted - ended commands may still run: a queue whose end nobody awaits has all of them. */
+typedef struct usm__monitor_queue {
+    uint64_t serial, submitted, ended;
+    uint32_t device; /* index in devices; UINT32_MAX: it found no room there */
+    uint32_t flags;  /* of usm_queue_desc */
+} usm__monitor_queue;
+
+typedef struct usm__monitor_tier {
+    char     name[USM__MONITOR_TEXT];
+    uint64_t used, capacity; /* UINT64_MAX: unknown */
+    uint64_t read, written, reads, writes, errors;
+} usm__monitor_tier;
+
+typedef struct usm__monitor_spill {
+    uint64_t limit, resident, resident_peak, pinned, dirty, misses, wait_ns;
+    uint64_t prefetched, prefetch_hits, evicted_clean, evicted_dirty;
+} usm__monitor_spill;
+
+/* Counts say how many places of an array are in use; what did not fit is in `left_out`. */
+typedef struct usm__monitor_page {
+    char     magic[8];
+    uint32_t version, size; /* size: of the whole */
+    uint32_t pid, uid;
+    uint64_t start_ticks, stack_start; /* fields 22 and 28 of /proc/<pid>/stat */
+    uint32_t rank, ranks;              /* of the job; ranks 0: there is none    */
+    char     program[USM__MONITOR_TEXT], host[USM__MONITOR_TEXT];
+    uint64_t start_ns; /* as all times here, of CLOCK_MONOTONIC */
+    /* sampled, from here on */
+    _Atomic(uint64_t)   sequence;
+    uint64_t            sampled_ns; /* 0: never */
+    uint64_t            samples;
+    uint32_t            ntags, ndevices, nqueues, ntiers;
+    uint32_t            has_spill, left_out;
+    _Atomic(uint32_t)   pools_left_out; /* pools without a place */
+    uint32_t            reserved;
+    usm__monitor_pool   pools[USM__MONITOR_POOLS];
+    usm__monitor_tag    tags[USM__MONITOR_TAGS];
+    usm__monitor_device devices[USM__MONITOR_DEVICES];
+    usm__monitor_queue  queues[USM__MONITOR_QUEUES];
+    usm__monitor_spill  spill;
+    usm__monitor_tier   tiers[USM__MONITOR_TIERS];
+} usm__monitor_page;
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Fills the sampled part of the monitor page: pools, tags, devices, queues, spill tiers.  Called by
+ * the thread of monitor.c, under the locks that usm_pool_describe() takes. */
+#include "monitor/monitor.h"
+
+#include "base/inline/bits.h"
+#include "base/os.h"
+#include "command/queue.h"
+#include "device/observer.h"
+#include "heap/pool.h"
+#include "spill/engine.h"
+
+#include <string.h>
+
+#define HOST_MEMORY "host memory"
+
+static void put_text(char *to, size_t size, const char *text)
+{
+    size_t n = text ? strnlen(text, size - 1) : 0;
+
+    memcpy(to, text ? text : "", n);
+    to[n] = '\0';
+}
+
+/* ---- pools and tags ---------------------------------------------------------------------- */
+
+static void put_pool(usm_pool *pool, void *arg)
+{
+    usm__monitor_page *page  = arg;
+    usm_pool_stats     s     = USM_POOL_STATS_INIT;
+    usm__pool_queued   after = {0};
+    usm__monitor_pool *p;
+
+    if (pool->held == &pool->own_held)
+        return;
+    p = &page->pools[((char *)pool->held - (char *)page->pools) / (ptrdiff_t)sizeof *p];
+    usm__pool_stats(pool, &s);
+    usm__parts_pool_figures(pool, &after);
+    p->is_default    = pool->is_default;
+    p->live          = s.live;
+    p->live_peak     = s.live_peak;
+    p->blocks        = s.blocks;
+    p->allocations   = s.allocations;
+    p->frees         = s.frees;
+    p->largest_free  = s.largest_free;
+    p->thread_cached = s.thread_cached;
+    p->depot_cached  = s.depot_cached;
+    p->threads       = s.threads;
+    p->queued        = after.bytes;
+}
+
+static void put_tag(const usm_tag_stats *tag, void *arg)
+{
+    usm__monitor_page *page = arg;
+    usm__monitor_tag  *t    = &page->tags[page->ntags];
+
+    if (page->ntags == USM__MONITOR_TAGS) {
+        page->left_out++;
+        return;
+    }
+    page->ntags++;
+    put_text(t->name, sizeof t->name, tag->name);
+    t->live        = tag->live;
+    t->live_peak   = tag->live_peak;
+    t->blocks      = tag->blocks;
+    t->allocations = tag->allocations;
+}
+
+/* ---- devices and queues ------------------------------------------------------------------ */
+
+/* Returns its index, or UINT32_MAX. */
+static uint32_t device_at(usm__monitor_page *page, const char *term)
+{
+    for (uint32_t i = 0; i < page->ndevices; i++)
+        if (strcmp(page->devices[i].term, term) == 0)
+            return i;
+    if (page->ndevices == USM__MONITOR_DEVICES) {
+        page->left_out++;
+        return UINT32_MAX;
+    }
+    memset(&page->devices[page->ndevices], 0, sizeof page->devices[0]);
+    put_text(page->devices[page->ndevices].term, USM__MONITOR_TEXT, term);
+    return page->ndevices++;
+}
+
+static void put_host(usm__monitor_page *page)
+{
+    usm__monitor_device *d = &page->devices[device_at(page, HOST_MEMORY)];
+
+    d->memory   = usm__quota_memory_total();
+    d->reserved = usm__quota_host_reserved();
+    d->limit    = usm__quota_host_limit();
+}
+
+static void put_device(usm__monitor_page *page, usm_device *dev)
+{
+    uint32_t             i = device_at(page, dev->term);
+    usm__monitor_device *d = &page->devices[i];
+
+    if (i == UINT32_MAX)
+        return;
+    put_text(d->name, sizeof d->name, dev->desc.name);
+    d->memory   = dev->desc.memory_size;
+    d->reserved = usm_load_relaxed(&dev->quota.reserved);
+    d->limit    = usm_load_relaxed(&dev->quota.limit);
+}
+
+static void put_queue(usm__monitor_page *page, usm_queue *q)
+{
+    uint32_t            at = device_at(page, q->dev->term);
+    usm__monitor_queue *to = &page->queues[page->nqueues];
+    uint64_t            n  = usm_load_relaxed(&q->submitted);
+
+    if (at != UINT32_MAX)
+        page->devices[at].commands += n;
+    if (page->nqueues == USM__MONITOR_QUEUES) {
+        page->left_out++;
+        return;
+    }
+    page->nqueues++;
+    to->serial    = q->serial;
+    to->submitted = n;
+    to->ended     = usm_min_size(usm_load_relaxed(&q->ended), n);
+    to->device    = at;
+    to->flags     = q->flags;
+}
+
+static void put_context(usm_context *ctx, void *arg)
+{
+    usm__monitor_page *page = arg;
+
+    usm__mutex_lock(&ctx->lock); /* of the queues' list */
+    for (size_t i = 0; i < ctx->ndevices; i++)
+        put_device(page, ctx->devices[i].dev);
+    USM_LIST_FOREACH (it, &ctx->queues)
+        put_queue(page, usm_container_of(it, usm_queue, link));
+    usm__mutex_unlock(&ctx->lock);
+}
+
+/* ---- spilling ------------------------------------------------------------------------------ */
+
+static void put_tier(usm__monitor_tier *to, const usm_tier_stats *t)
+{
+    put_text(to->name, sizeof to->name, t->name);
+    to->used     = t->used;
+    to->capacity = t->capacity;
+    to->read     = t->read;
+    to->written  = t->written;
+    to->reads    = t->reads;
+    to->writes   = t->writes;
+    to->errors   = t->errors;
+}
+
+static void put_spill(usm__monitor_page *page)
+{
+    usm__spill     *engine = usm__spill_there(NULL);
+    usm_spill_stats s;
+
+    page->has_spill = engine != NULL;
+    page->ntiers    = 0;
+    if (!engine)
+        return;
+    usm__spill_get_figures(engine, &s);
+    page->spill  = (usm__monitor_spill){.limit         = s.limit,
+                                        .resident      = s.resident,
+                                        .resident_peak = s.resident_peak,
+                                        .pinned        = s.pinned,
+                                        .dirty         = s.dirty,
+                                        .misses        = s.misses,
+                                        .wait_ns       = s.wait_ns,
+                                        .prefetched    = s.prefetched,
+                                        .prefetch_hits = s.prefetch_hits,
+                                        .evicted_clean = s.evicted_clean,
+                                        .evicted_dirty = s.evicted_dirty};
+    page->ntiers = (uint32_t)usm_min_size(s.ntiers, USM__MONITOR_TIERS);
+    for (uint32_t i = 0; i < page->ntiers; i++)
+        put_tier(&page->tiers[i], &s.tiers[i]);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* Readers copy the page and compare the sequence before and after: the fence keeps what is written
+ * behind the odd value, the release before the even one. */
+void usm__monitor_sample(usm__monitor_page *page)
+{
+    uint64_t sequence = usm_load_relaxed(&page->sequence);
+
+    usm_store_relaxed(&page->sequence, sequence + 1);
+    atomic_thread_fence(memory_order_release);
+    page->ntags = page->ndevices = page->nqueues = page->left_out = 0;
+    put_host(page);
+    usm__pools_each(put_pool, page);
+    usm__observer_each_tag(put_tag, page);
+    usm__contexts_each(put_context, page);
+    put_spill(page);
+    page->sampled_ns = usm__os_now_ns();
+    page->samples++;
+    usm_store_release(&page->sequence, sequence + 2);
+}
