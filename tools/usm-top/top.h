@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the files of usm-top share.
+ *
+ *     main.c         the command line, the loop without a terminal
+ *     model.c        processes: their pages of now and of the sample before, rates, growth, order
+ *     layout.c       lines of text: the list, the details of a process
+ *     json.c, openmetrics.c   the same for programs
+ *     screen.c       the terminal, by ncurses; no_screen.c without it
+ *
+ * One thread. */
+#ifndef USM_TOP_TOP_H
+#define USM_TOP_TOP_H
+
+#include "base/inline/atomic.h"
+#include "base/json.h"
+#include "monitor/reader.h"
+
+#define TOP_PROCESSES 256
+#define TOP_GROWS     3 /* samples in a row in which a tag or pool grew: it is shown as growing */
+
+typedef enum top_order {
+    TOP_BY_LIVE,
+    TOP_BY_RESERVED,
+    TOP_BY_ALLOCATIONS,
+    TOP_BY_COMMANDS,
+    TOP_BY_SPILL,
+    TOP_BY_PID,
+    TOP_BY_PROGRAM,
+    TOP_ORDERS
+} top_order;
+
+/* How the live bytes of a tag or pool went from sample to sample. */
+typedef struct top_growth {
+    uint64_t key;  /* a pool's serial; of a tag its place */
+    uint64_t live; /* at the last sample                  */
+    unsigned rises;
+    uint64_t grown; /* bytes in these */
+} top_growth;
+
+/* Sums over the pools of a process, and rates in a second. */
+typedef struct top_sums {
+    uint64_t live, reserved, reserved_peak, blocks, cached;
+    uint64_t by_kind[4]; /* live, by usm_kind */
+    uint64_t commands, in_flight, spilled;
+    double   allocations_rate, commands_rate, read_rate, written_rate;
+} top_sums;
+
+typedef struct top_process {
+    uint32_t          pid;
+    bool              is_sampled; /* lately: else only what the pools themselves count is known */
+    bool              is_refused; /* its page cannot be used: `why`                             */
+    char              why[USM__MONITOR_WHY];
+    usm__monitor_page now, before; /* before.samples 0: none yet */
+    top_sums          sums;
+    top_growth        tags[USM__MONITOR_TAGS], pools[USM__MONITOR_POOLS];
+} top_process;
+
+typedef struct top_model {
+    usm__monitor_reader reader;
+    uint64_t            now_ns;
+    uint32_t            only_pid; /* 0: all */
+    const char         *filter;   /* part of the program's name; NULL or "": all */
+    top_order           order;
+    bool                is_reversed;
+    size_t       n, gone, left_out; /* gone: that ended between this sample and the one before */
+    top_process *list[TOP_PROCESSES];
+} top_model;
+
+/* In a copy of a page, which nobody writes. */
+static inline uint64_t top_load(const _Atomic(uint64_t) *at)
+{
+    return usm_load_relaxed((_Atomic(uint64_t) *)(uintptr_t)at);
+}
+static inline bool top_is_pool(const usm__monitor_pool *p)
+{
+    return top_load(&p->serial) != 0;
+}
+
+/* ---- model.c ---- */
+/* Announces the reader, reads all pages and puts them in order.  False: no memory. */
+bool top_take(top_model *m);
+void top_drop(top_model *m);
+/* Computes the sums of p->now, and against p->before. */
+void top_sum(top_process *p);
+/* "live", "reserved", ...; TOP_ORDERS: there is no such. */
+const char *top_order_name(top_order order);
+top_order   top_order_of(const char *name);
+
+/* ---- layout.c: lines that end with \n, of at most `width` characters ---- */
+void top_put_title(usm__out *o, const top_model *m, unsigned width);
+void top_put_head(usm__out *o, const top_model *m, unsigned width);
+void top_put_row(usm__out *o, const top_process *p, unsigned width);
+void top_put_details(usm__out *o, const top_process *p, unsigned width);
+
+/* ---- for programs ---- */
+void top_put_json(usm__json *j, const top_model *m);
+void top_put_openmetrics(usm__out *o, const top_model *m);
+
+/* ---- screen.c ---- */
+typedef struct top_screen {
+    unsigned every_ms;
+    bool     has_no_colours;
+    bool (*each)(void *arg, const top_model *m); /* after each sample; false: end */
+    void *arg;
+} top_screen;
+/* False: this usm-top was built without ncurses. */
+bool top_can_show(void);
+/* Returns the exit status. */
+int top_show(top_model *m, const top_screen *s);
+
+#endif
