@@ -252,7 +252,10 @@ bool top_take(top_model *m)
         while (k < n && list[k] != m->list[i])
             k++;
         if (k == n) {
-            m->gone++;
+            usm__monitor_identity unused;
+
+            m->gone +=
+                !usm__monitor_identify(m->list[i]->pid, &unused); /* else it is filtered out */
             usm__heap_free(m->list[i]);
         }
     }
