@@ -123,7 +123,7 @@ static void put_back(slab_heap *h, slab_block *b)
 /* A plain addition: its writers hold the lock. */
 static void add_large_bytes(slab_heap *h, uint64_t bytes)
 {
-    usm_store_relaxed(&h->large_bytes, usm_load_relaxed(&h->large_bytes) + bytes);
+    usm_store_relaxed(h->large_bytes, usm_load_relaxed(h->large_bytes) + bytes);
 }
 
 static void count_large(slab_heap *h, slab_block *b)
@@ -342,7 +342,7 @@ void slab_heap_get_stats(slab_heap *h, slab_heap_stats *s)
              .largest_free      = largest ? largest->span.size : 0,
              .allocations       = h->allocations,
              .frees             = h->frees,
-             .large_bytes       = usm_load_relaxed(&h->large_bytes),
+             .large_bytes       = usm_load_relaxed(h->large_bytes),
              .large_blocks      = h->large_blocks,
              .large_allocations = h->large_allocations,
     };
@@ -365,7 +365,8 @@ void slab_heap_fork(slab_heap *h, usm_fork_phase phase)
 
 usm_status slab_heap_init(slab_heap *h, const slab_heap_params *params)
 {
-    *h = (slab_heap){.params = *params};
+    *h             = (slab_heap){.params = *params};
+    h->large_bytes = params->large_bytes ? params->large_bytes : &h->own_large_bytes;
     usm_list_init(&h->areas);
     usm_list_init(&h->spare);
     usm_list_init(&h->chunks);

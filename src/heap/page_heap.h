@@ -85,8 +85,9 @@ typedef struct slab_heap_params {
     slab_source         areas;
     usm_kind            kind;
     size_t              area_size, memory_size, maximum_size; /* see usm_pool_params       */
-    size_t              retain;    /* idle bytes to keep; 0: see above; SIZE_MAX: all */
-    uint32_t            retain_ms; /* how long more than that is kept; 0: 10 s        */
+    size_t              retain;      /* idle bytes to keep; 0: see above; SIZE_MAX: all */
+    uint32_t            retain_ms;   /* how long more than that is kept; 0: 10 s        */
+    _Atomic(uint64_t)  *large_bytes; /* where bytes of large blocks are counted; NULL: here */
 } slab_heap_params;
 
 typedef struct slab_heap_stats {
@@ -115,24 +116,25 @@ typedef struct slab_heap {
            piece_shift[3]; /* log2 of the sizes of pieces, see page_heap_growth.c; 0: no mapping */
     size_t piece_zone[2];  /* offsets at which the second and the third size begin     */
 
-    pthread_mutex_t   lock;    /* guards everything below */
-    pthread_cond_t    settled; /* signalled when the growing thread is done, or no memory is being
+    pthread_mutex_t lock;    /* guards everything below */
+    pthread_cond_t  settled; /* signalled when the growing thread is done, or no memory is being
                                 returned */
-    bool              growing, no_range; /* no_range: reserve() has failed */
-    pthread_t         grower;
-    unsigned          gives; /* threads that are returning memory to the source */
-    usm_list          areas; /* of slab_area                                    */
-    usm_list          spare; /* descriptors without a block                     */
-    size_t            spare_count;
-    usm_list          chunks;
-    size_t            ranges; /* bytes of addresses reserved                                 */
-    uint64_t          held, used, free, idle;
-    uint64_t          used_blocks, allocations, frees;
-    _Atomic(uint64_t) large_bytes; /* slab.c reads it without the lock */
-    uint64_t          large_blocks, large_allocations;
-    uint64_t          low;       /* minimum of idle bytes since window_ns */
-    uint64_t          window_ns; /* 0: idle bytes are not tracked         */
-    slab_bins         bins;
+    bool            growing, no_range; /* no_range: reserve() has failed */
+    pthread_t       grower;
+    unsigned        gives; /* threads that are returning memory to the source */
+    usm_list        areas; /* of slab_area                                    */
+    usm_list        spare; /* descriptors without a block                     */
+    size_t          spare_count;
+    usm_list        chunks;
+    size_t          ranges; /* bytes of addresses reserved                                 */
+    uint64_t        held, used, free, idle;
+    uint64_t        used_blocks, allocations, frees;
+    /* Where params.large_bytes says, or own_large_bytes; slab.c and others read it without the lock. */
+    _Atomic(uint64_t) *large_bytes, own_large_bytes;
+    uint64_t           large_blocks, large_allocations;
+    uint64_t           low;       /* minimum of idle bytes since window_ns */
+    uint64_t           window_ns; /* 0: idle bytes are not tracked         */
+    slab_bins          bins;
 } slab_heap;
 
 usm_status slab_heap_init(slab_heap *h, const slab_heap_params *params);

@@ -23,7 +23,7 @@ static void raise(_Atomic(uint64_t) *peak, uint64_t now)
  * threads may each miss the other's block; the next call notices both. */
 static void note_live(slab_pool *p, int64_t low)
 {
-    int64_t live = low + (int64_t)usm_load_relaxed(&p->heap.large_bytes);
+    int64_t live = low + (int64_t)usm_load_relaxed(p->heap.large_bytes);
 
     if (live > 0)
         raise(&p->peak_bytes, (uint64_t)live);
@@ -31,7 +31,7 @@ static void note_live(slab_pool *p, int64_t low)
 
 void slab_live(slab_pool *p, int64_t bytes, int64_t more)
 {
-    note_live(p, usm_add_relaxed(&p->low_bytes, bytes) + bytes + more);
+    note_live(p, usm_add_relaxed(&p->owner->held->low_bytes, bytes) + bytes + more);
 }
 
 void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, const slab_swap *s)
@@ -190,7 +190,7 @@ static usm_status take_large(slab_pool *p, size_t size, size_t align, void **out
 
     if (st != USM_OK)
         return st;
-    note_live(p, usm_load_relaxed(&p->low_bytes));
+    note_live(p, usm_load_relaxed(&p->owner->held->low_bytes));
     *out = (void *)block->span.base;
     return USM_OK;
 }
@@ -203,7 +203,7 @@ void *slab_take_held(void *pool, size_t size, size_t align)
 
     if (!block)
         return NULL;
-    note_live(p, usm_load_relaxed(&p->low_bytes));
+    note_live(p, usm_load_relaxed(&p->owner->held->low_bytes));
     return (void *)block->span.base;
 }
 
@@ -411,6 +411,7 @@ static usm_status slab_create(const usm_pool_params *params, void **pool)
         .maximum_size = params->maximum_size,
         .retain       = params->retain,
         .retain_ms    = params->retain_ms,
+        .large_bytes  = &((usm_pool *)params->areas.source)->held->large_bytes,
     };
     usm_status st;
 

@@ -98,10 +98,8 @@ typedef struct slab_pool {
     slab_heap           heap;
     slab_class          classes[USM_BINS];
     _Atomic(uint64_t)   used[2]; /* bit k: class k has ever served a block */
-    /* low_bytes: bytes handed out, minus what the magazines of threads may hold, which is the
-     * minimum of live bytes.  peak_bytes: its maximum.  room_bytes: capacity of the magazines;
-     * room_peak: its maximum since the peak was reset. */
-    _Atomic(int64_t)  low_bytes;
+    /* peak_bytes: the maximum of live bytes.  room_bytes: capacity of the magazines; room_peak: its
+     * maximum since the peak was reset. */
     _Atomic(uint64_t) peak_bytes;
     _Atomic(uint64_t) room_bytes, room_peak;
     _Atomic(uint64_t) depot_bytes; /* of blocks in the depots */

@@ -241,10 +241,12 @@ static bool is_watched(void)
 
 static void sample_while_watched(void *page)
 {
-    while (is_watched()) {
-        usm__monitor_sample(page);
+    /* It sleeps first: the call that started it may be the first of the program, with more to follow
+     * that need the same locks. */
+    do {
         usm__os_sleep_ns(USM__MONITOR_PERIOD);
-    }
+        usm__monitor_sample(page);
+    } while (is_watched());
     usm_store_release(&monitor.thread, (int)THREAD_NONE);
 }
 

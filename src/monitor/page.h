@@ -5,7 +5,7 @@
  *     FOLDER/readers                       a word that readers write (base/watched.h)
  *
  * Two kinds of figures.  Those of usm__monitor_pool.held are the pool's own counters: they are right at
- * every moment, whether somebody reads or not.  All others are sampled by a thread of the process,
+ * every moment, whether somebody reads or not, so what a process holds that makes no call is known.  All others are sampled by a thread of the process,
  * which runs while somebody reads; `sequence` is odd while it writes them.
  *
  * A reader takes nothing on trust: usm__monitor_check() makes any bytes a page or says why they are

@@ -18,6 +18,7 @@ static void put_pool(usm__json *j, const top_process *p, size_t i)
     usm__json_number(j, "reserved_peak", top_load(&pool->held.reserved_peak));
     usm__json_number(j, "driver_allocs", top_load(&pool->held.driver_allocs));
     usm__json_number(j, "driver_frees", top_load(&pool->held.driver_frees));
+    usm__json_number(j, "live_least", top_least(pool));
     usm__json_number(j, "live", pool->live);
     usm__json_number(j, "live_peak", pool->live_peak);
     usm__json_number(j, "blocks", pool->blocks);

@@ -96,12 +96,12 @@ static const struct {
 } columns[COLUMNS] = {
     [PID]         = {"PID", 7, 0, false},
     [RANK]        = {"RANK", 5, 60, false},
-    [LIVE]        = {"LIVE", 6, 0, true},
+    [LIVE]        = {"LIVE", 6, 0, false},
     [RESERVED]    = {"HELD", 6, 36, false},
     [PEAK]        = {"PEAK", 6, 50, false},
-    [HOST]        = {"HOST", 6, 72, true},
-    [DEVICE]      = {"DEVICE", 6, 72, true},
-    [SHARED]      = {"SHARED", 6, 72, true},
+    [HOST]        = {"HOST", 6, 72, false},
+    [DEVICE]      = {"DEVICE", 6, 72, false},
+    [SHARED]      = {"SHARED", 6, 72, false},
     [ALLOCATIONS] = {"ALLOC/s", 8, 80, true},
     [COMMANDS]    = {"CMD/s", 7, 90, true},
     [IN_FLIGHT]   = {"FLYING", 7, 98, true},
@@ -137,6 +137,13 @@ void top_put_head(usm__out *o, const top_model *m, unsigned width)
     put_line(o, width, "%sPROGRAM", line);
 }
 
+/* "12M+": there may be more. */
+static const char *size_of(const top_process *p, uint64_t bytes, char *text, size_t size)
+{
+    (void)snprintf(text, size, "%s%s", SHORT(bytes), p->is_sampled ? "" : "+");
+    return text;
+}
+
 static const char *value_of(const top_process *p, column c, char *text, size_t size)
 {
     const top_sums *s = &p->sums;
@@ -151,7 +158,7 @@ static const char *value_of(const top_process *p, column c, char *text, size_t s
         (void)snprintf(text, size, p->now.ranks > 0 ? "%u" : "-", p->now.rank);
         return text;
     case LIVE:
-        return short_size(s->live, text, size);
+        return size_of(p, s->live, text, size);
     case RESERVED:
         return short_size(s->reserved, text, size);
     case PEAK:
@@ -159,7 +166,7 @@ static const char *value_of(const top_process *p, column c, char *text, size_t s
     case HOST:
     case DEVICE:
     case SHARED:
-        return short_size(s->by_kind[c - HOST + 1], text, size);
+        return size_of(p, s->by_kind[c - HOST + 1], text, size);
     case ALLOCATIONS:
         return rate_text(s->allocations_rate, text, size);
     case COMMANDS:
@@ -238,16 +245,17 @@ static void put_pool(usm__out *o, const top_process *p, size_t i, uint64_t whole
     const usm__monitor_pool *pool = &p->now.pools[i];
     uint64_t                 held = top_load(&pool->held.reserved);
     uint64_t                 peak = top_load(&pool->held.reserved_peak);
-    char                     text[64], grown[64];
+    uint64_t                 live = p->is_sampled ? pool->live : top_least(pool);
+    char                     text[64], grown[64], used[40];
 
-    (void)bar(text, bar_width(width), p->is_sampled ? pool->live : 0, held, peak, whole);
+    (void)bar(text, bar_width(width), live, held, peak, whole);
+    (void)size_of(p, live, used, sizeof used);
     if (width < 56)
-        put_line(o, width, "  %-6s [%s] %s/%s", kind_name(pool->kind), text, SHORT(pool->live),
-                 SHORT(held));
+        put_line(o, width, "  %-6s [%s] %s/%s", kind_name(pool->kind), text, used, SHORT(held));
     else
         put_line(o, width, "  %-6s %-8s [%s] %5s/%-5s peak %-5s %s%s", kind_name(pool->kind),
-                 pool->name, text, p->is_sampled ? SHORT(pool->live) : "-", SHORT(held),
-                 SHORT(peak), pool->device, grows(&p->pools[i], grown, sizeof grown));
+                 pool->name, text, used, SHORT(held), SHORT(peak), pool->device,
+                 grows(&p->pools[i], grown, sizeof grown));
 }
 
 static void put_pools(usm__out *o, const top_process *p, unsigned width)
@@ -358,8 +366,7 @@ void top_put_details(usm__out *o, const top_process *p, unsigned width)
         (void)snprintf(rank, sizeof rank, ", rank %u of %u", p->now.rank, p->now.ranks);
     put_line(o, width, "process %u, %s on %s%s", p->pid, p->now.program, p->now.host, rank);
     if (!p->is_sampled)
-        put_line(o, width,
-                 "  has made no call of libusm since it is watched: only what pools hold is known");
+        put_line(o, width, "  has made no call of libusm since it is watched: + means at least");
     put_pools(o, p, width);
     if (!p->is_sampled)
         return;

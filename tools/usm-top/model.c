@@ -27,15 +27,17 @@ top_order top_order_of(const char *name)
 
 /* ---- sums and rates ---------------------------------------------------------------------- */
 
-static void add_pool(top_sums *s, const usm__monitor_pool *p)
+static void add_pool(top_sums *s, const usm__monitor_pool *p, bool is_sampled)
 {
-    s->live += p->live;
+    uint64_t live = is_sampled ? p->live : top_least(p);
+
+    s->live += live;
     s->reserved += top_load(&p->held.reserved);
     s->reserved_peak += top_load(&p->held.reserved_peak);
     s->blocks += p->blocks;
     s->cached += p->thread_cached + p->depot_cached;
     if (p->kind < 4)
-        s->by_kind[p->kind] += p->live;
+        s->by_kind[p->kind] += live;
 }
 
 static uint64_t allocations_of(const usm__monitor_page *page)
@@ -84,7 +86,7 @@ void top_sum(top_process *p)
     *s = (top_sums){0};
     for (size_t i = 0; i < USM__MONITOR_POOLS; i++)
         if (top_is_pool(&p->now.pools[i]))
-            add_pool(s, &p->now.pools[i]);
+            add_pool(s, &p->now.pools[i], p->is_sampled);
     s->commands = commands_of(&p->now, &s->in_flight);
     for (uint32_t i = 0; i < p->now.ntiers; i++)
         s->spilled += p->now.tiers[i].used;

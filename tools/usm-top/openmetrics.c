@@ -23,6 +23,8 @@ static const family of_pools[] = {
     {"usm_pool_reserved_bytes", "bytes", "Taken from the driver.", false, POOL(held.reserved)},
     {"usm_pool_reserved_peak_bytes", "bytes", "The most that was taken from the driver.", false,
      POOL(held.reserved_peak)},
+    {"usm_pool_large_bytes", "bytes", "In large blocks of the program.", false,
+     POOL(held.large_bytes)},
     {"usm_pool_driver_allocs", "", "Calls of the driver that took memory.", true,
      POOL(held.driver_allocs)},
     {"usm_pool_driver_frees", "", "Calls of the driver that gave memory back.", true,

@@ -39,7 +39,8 @@ typedef struct top_growth {
 
 /* Sums over the pools of a process, and rates in a second. */
 typedef struct top_sums {
-    uint64_t live, reserved, reserved_peak, blocks, cached;
+    uint64_t live; /* the least, if the process is not sampled: also by_kind */
+    uint64_t reserved, reserved_peak, blocks, cached;
     uint64_t by_kind[4]; /* live, by usm_kind */
     uint64_t commands, in_flight, spilled;
     double   allocations_rate, commands_rate, read_rate, written_rate;
@@ -74,6 +75,15 @@ static inline uint64_t top_load(const _Atomic(uint64_t) *at)
 static inline bool top_is_pool(const usm__monitor_pool *p)
 {
     return top_load(&p->serial) != 0;
+}
+
+/* What is live in a pool for certain: its counters say so at any time. */
+static inline uint64_t top_least(const usm__monitor_pool *p)
+{
+    uint64_t low  = (uint64_t)usm_load_relaxed((_Atomic(int64_t) *)(uintptr_t)&p->held.low_bytes);
+    uint64_t live = top_load(&p->held.large_bytes) + low;
+
+    return live <= INT64_MAX ? live : 0; /* in caches may be more than was handed out just now */
 }
 
 /* ---- model.c ---- */
