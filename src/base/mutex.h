@@ -13,6 +13,8 @@
 #include <time.h>
 
 typedef enum usm__rank {
+    /* the list of launches, for src/monitor */
+    USM__RANK_LAUNCHES = -10,
     /* one usm_shutdown() at a time waits for the calls that use the default context */
     USM__RANK_ENDING = -9,
     /* the last readings of the energy counters */

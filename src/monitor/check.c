@@ -43,6 +43,13 @@ static void clamp(uint32_t *n, uint32_t most)
     *n = *n < most ? *n : most;
 }
 
+static void clean_launch(usm__monitor_launch *l)
+{
+    clean(l->kernel);
+    for (size_t i = 0; i < USM__MONITOR_MEMBERS; i++)
+        clean_short(l->members[i].name, sizeof l->members[i].name);
+}
+
 static void clean_all(usm__monitor_page *p)
 {
     clean(p->program);
@@ -59,6 +66,8 @@ static void clean_all(usm__monitor_page *p)
     }
     for (size_t i = 0; i < USM__MONITOR_TIERS; i++)
         clean(p->tiers[i].name);
+    for (size_t i = 0; i < USM__MONITOR_LAUNCHES; i++)
+        clean_launch(&p->launches[i]);
 }
 
 bool usm__monitor_check(usm__monitor_page *p, size_t size, char *why)
@@ -85,6 +94,9 @@ bool usm__monitor_check(usm__monitor_page *p, size_t size, char *why)
     clamp(&p->ndevices, USM__MONITOR_DEVICES);
     clamp(&p->nqueues, USM__MONITOR_QUEUES);
     clamp(&p->ntiers, USM__MONITOR_TIERS);
+    clamp(&p->nlaunches, USM__MONITOR_LAUNCHES);
+    for (size_t i = 0; i < USM__MONITOR_LAUNCHES; i++)
+        clamp(&p->launches[i].nmembers, USM__MONITOR_MEMBERS);
     clean_all(p);
     return true;
 }

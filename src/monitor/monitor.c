@@ -24,6 +24,7 @@
 #include "base/watched.h"
 #include "heap/pool.h"
 #include "monitor/folder.h"
+#include "offload/launches.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -283,7 +284,7 @@ static void in_child(void)
         usm_store_relaxed(&monitor.page->sequence, (uint64_t)0);
         monitor.page->samples = monitor.page->sampled_ns = 0;
         monitor.page->ntags = monitor.page->ndevices = monitor.page->nqueues = 0;
-        monitor.page->ntiers = monitor.page->has_spill = 0;
+        monitor.page->ntiers = monitor.page->has_spill = monitor.page->nlaunches = 0;
     }
     monitor.has_file = monitor.was_tried = false;
 }
@@ -295,9 +296,10 @@ static void fork_page(usm_fork_phase phase)
     usm__mutex_fork(&monitor.lock, phase);
 }
 
-const usm_part usm__monitor_part = {.name         = "monitor",
-                                    .fork         = {{USM__RANK_MONITOR, fork_page}},
-                                    .watched      = watched,
-                                    .context_made = context_made,
-                                    .pool_made    = pool_made,
-                                    .pool_freed   = pool_freed};
+const usm_part usm__monitor_part = {
+    .name         = "monitor",
+    .fork         = {{USM__RANK_LAUNCHES, usm__launches_fork}, {USM__RANK_MONITOR, fork_page}},
+    .watched      = watched,
+    .context_made = context_made,
+    .pool_made    = pool_made,
+    .pool_freed   = pool_freed};

@@ -18,12 +18,14 @@
 #define USM__MONITOR_MAGIC   "USMPAGE"
 #define USM__MONITOR_VERSION 1u
 
-#define USM__MONITOR_POOLS   96
-#define USM__MONITOR_TAGS    64
-#define USM__MONITOR_DEVICES 16
-#define USM__MONITOR_QUEUES  32
-#define USM__MONITOR_TIERS   8
-#define USM__MONITOR_TEXT    64
+#define USM__MONITOR_POOLS    96
+#define USM__MONITOR_TAGS     64
+#define USM__MONITOR_DEVICES  16
+#define USM__MONITOR_QUEUES   32
+#define USM__MONITOR_TIERS    8
+#define USM__MONITOR_LAUNCHES 4
+#define USM__MONITOR_MEMBERS  16
+#define USM__MONITOR_TEXT     64
 
 /* Since `serial` is never reused, a reader knows a new pool in an old place. */
 typedef struct usm__monitor_pool {
@@ -67,6 +69,22 @@ typedef struct usm__monitor_spill {
     uint64_t prefetched, prefetch_hits, evicted_clean, evicted_dirty;
 } usm__monitor_spill;
 
+typedef struct usm__monitor_member {
+    char     name[32];
+    uint64_t chunks, items, busy_ns; /* busy: at least one chunk in progress */
+    uint32_t under_way;
+    uint32_t reserved;
+} usm__monitor_member;
+
+/* A launch of usm_parallel(); start_ns tells two apart. */
+typedef struct usm__monitor_launch {
+    char                kernel[USM__MONITOR_TEXT];
+    uint64_t            start_ns, total, done; /* indices */
+    uint32_t            nmembers;              /* 0: it runs over ranks, which count */
+    uint32_t            is_over;
+    usm__monitor_member members[USM__MONITOR_MEMBERS];
+} usm__monitor_launch;
+
 /* Counts say how many places of an array are in use; what did not fit is in `left_out`. */
 typedef struct usm__monitor_page {
     char     magic[8];
@@ -83,13 +101,14 @@ typedef struct usm__monitor_page {
     uint32_t            ntags, ndevices, nqueues, ntiers;
     uint32_t            has_spill, left_out;
     _Atomic(uint32_t)   pools_left_out; /* pools without a place */
-    uint32_t            reserved;
+    uint32_t            nlaunches;
     usm__monitor_pool   pools[USM__MONITOR_POOLS];
     usm__monitor_tag    tags[USM__MONITOR_TAGS];
     usm__monitor_device devices[USM__MONITOR_DEVICES];
     usm__monitor_queue  queues[USM__MONITOR_QUEUES];
     usm__monitor_spill  spill;
     usm__monitor_tier   tiers[USM__MONITOR_TIERS];
+    usm__monitor_launch launches[USM__MONITOR_LAUNCHES];
 } usm__monitor_page;
 
 #endif

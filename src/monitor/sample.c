@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Fills the sampled part of the monitor page: pools, tags, devices, queues, spill tiers.  Called by
+/* Fills the sampled part of the monitor page: pools, tags, devices, queues, spill tiers,
+ * launches.  Called by
  * the thread of monitor.c, under the locks that usm_pool_describe() takes. */
 #include "monitor/monitor.h"
 
@@ -8,6 +9,7 @@
 #include "command/queue.h"
 #include "device/observer.h"
 #include "heap/pool.h"
+#include "offload/launches.h"
 #include "spill/engine.h"
 
 #include <string.h>
@@ -177,6 +179,43 @@ static void put_spill(usm__monitor_page *page)
         put_tier(&page->tiers[i], &s.tiers[i]);
 }
 
+/* ---- launches ------------------------------------------------------------------------------ */
+
+static void put_member(usm__monitor_member *to, const usm_parallel_run *r, uint32_t i, uint64_t now)
+{
+    const usm__ledger_part *part = &r->parts[i];
+
+    put_text(to->name, sizeof to->name, r->team->members[i].name);
+    to->chunks    = part->chunks;
+    to->items     = part->items;
+    to->busy_ns   = part->busy_ns + (part->under_way > 0 ? now - part->since_ns : 0);
+    to->under_way = part->under_way;
+}
+
+static void put_launch(usm_parallel_run *r, void *arg)
+{
+    usm__monitor_page   *page = arg;
+    usm__monitor_launch *to   = &page->launches[page->nlaunches];
+    const uint64_t       now  = usm__os_now_ns();
+    usm__schedule_stats  done = {0};
+
+    if (page->nlaunches == USM__MONITOR_LAUNCHES) {
+        page->left_out++;
+        return;
+    }
+    page->nlaunches++;
+    if (r->schedule)
+        usm__schedule_get_stats(r->schedule, &done);
+    put_text(to->kernel, sizeof to->kernel, r->plan->desc.kernel->name);
+    to->start_ns = r->start_ns;
+    to->total    = r->plan->total;
+    to->done     = done.done;
+    to->is_over  = r->is_over;
+    to->nmembers = r->parts ? (uint32_t)usm_min_size(r->team->nmembers, USM__MONITOR_MEMBERS) : 0;
+    for (uint32_t i = 0; i < to->nmembers; i++)
+        put_member(&to->members[i], r, i, now);
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 /* Readers copy the page and compare the sequence before and after: the fence keeps what is written
@@ -187,12 +226,13 @@ void usm__monitor_sample(usm__monitor_page *page)
 
     usm_store_relaxed(&page->sequence, sequence + 1);
     atomic_thread_fence(memory_order_release);
-    page->ntags = page->ndevices = page->nqueues = page->left_out = 0;
+    page->ntags = page->ndevices = page->nqueues = page->nlaunches = page->left_out = 0;
     put_host(page);
     usm__pools_each(put_pool, page);
     usm__observer_each_tag(put_tag, page);
     usm__contexts_each(put_context, page);
     put_spill(page);
+    usm__launches_each(put_launch, page);
     page->sampled_ns = usm__os_now_ns();
     page->samples++;
     usm_store_release(&page->sequence, sequence + 2);

@@ -5,6 +5,7 @@
  *     kernel.c     a program and a kernel for each member's context
  *     plan.c       a launch, checked and copied: arguments, shapes, what a chunk needs
  *     parallel.c   the public calls;  ledger.c  the scheduling of a launch of one process
+ *     launches.c   the list of launches
  *     run.c        a launch in progress on the members of this process: which of them
  *                  takes a chunk when (run.h)
  *     lane.c       one chunk on one device: memory, copies, the kernel, its event

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm_parallel() and the calls it consists of: start, wait, cancel, release.  ledger.c and run.c do
  * the work between start and end; over a job, ranks.c does. */
+#include "offload/launches.h"
 #include "offload/ranks.h"
 #include "offload/tune.h"
 #include "offload/watts.h"
@@ -173,6 +174,7 @@ static usm_status fill(usm_parallel_run *r)
 
 static void discard(usm_parallel_run *r)
 {
+    usm__launches_remove(r);
     usm__ranks_release(r->launch);
     usm__run_destroy(r->run);
     for (size_t i = 0; r->trees && i < r->plan->desc.nargs; i++)
@@ -235,12 +237,14 @@ usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc, usm
     r->last     = &r->first;
     r->cut      = UINT64_MAX;
     r->start_ns = usm__os_now_ns();
+    usm_list_init(&r->link);
     usm__team_enter(team);
     st = team->ranks ? usm__ranks_start(team->ranks, plan, launch_is_over, r, &r->launch) : fill(r);
     if (st != USM_OK) {
         usm__quietly(discard(r));
         return st;
     }
+    usm__launches_add(r);
     usm_store_release(&r->magic, (uint32_t)USM__MAGIC_LAUNCH);
     *out = r;
     if (r->launch)

@@ -5,6 +5,7 @@
 
 #include "offload/offload.h"
 
+#include "base/inline/list.h"
 #include "base/meta.h"
 
 #include <usm/event.h>
@@ -114,6 +115,7 @@ struct usm_parallel_run {
                                              reused */
     usm_event  *event;
     usm_parallel_stats stats;
+    usm_list           link; /* launches.c */
 };
 
 /* Whether a chunk's failure is the device's, which is then quarantined. */

@@ -73,10 +73,12 @@ static void read_page(const uint8_t *data, size_t at, size_t size, size_t whole)
         return;
     }
     must(p.now.ntags <= USM__MONITOR_TAGS && p.now.nqueues <= USM__MONITOR_QUEUES &&
-         p.now.ndevices <= USM__MONITOR_DEVICES && p.now.ntiers <= USM__MONITOR_TIERS);
+         p.now.ndevices <= USM__MONITOR_DEVICES && p.now.ntiers <= USM__MONITOR_TIERS &&
+         p.now.nlaunches <= USM__MONITOR_LAUNCHES);
     must(memchr(p.now.program, 0, sizeof p.now.program) != NULL);
     show(&p);
     p.before = p.now;
+    top_follow(&p);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

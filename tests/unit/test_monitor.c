@@ -9,9 +9,11 @@
 #include "monitor/reader.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <sys/stat.h>
 
+#include <usm/parallel.h>
 #include <usm/usm.h>
 
 static usm__monitor_page page; /* of the last look() */
@@ -59,6 +61,7 @@ static void await_samples(uint64_t more)
     usm__monitor_reader r    = reader();
     uint64_t            from = 0;
 
+    usm_free(usm_alloc_host(1));
     CHECK(look((uint32_t)getpid()) == USM__MONITOR_LIVES);
     from = page.samples;
     for (int i = 0; page.samples < from + more; i++) {
@@ -124,6 +127,92 @@ static void queues_are_sampled(void)
     CHECK_INT(page.queues[page.nqueues - 1].ended, page.queues[page.nqueues - 1].submitted);
     usm_free(p);
     usm_queue_destroy(q);
+}
+
+enum { ITEMS = 1000, CHUNK = 100 };
+
+static atomic_bool is_held;
+static uint32_t    items[ITEMS];
+
+/* The second half waits as long as it is held. */
+static void half(const usm_range *r, void *const *args)
+{
+    uint32_t *to = *(uint32_t *const *)args[0];
+
+    while (r->begin[0] >= ITEMS / 2 && atomic_load(&is_held))
+        usm__os_sleep_ns(1000000);
+    for (size_t i = r->begin[0]; i < r->end[0]; i++)
+        to[i - r->offset[0]] = 1;
+}
+
+/* A launch of which one half is done, on the host. */
+static void with_half_a_launch(void (*look_at)(void))
+{
+    const usm_native_kernel native = {"half", half, 1, NULL};
+    const double            size   = CHUNK;
+    usm_image               image  = {USM_IMAGE_NATIVE, &native, sizeof native};
+    usm_program_desc        desc   = USM_PROGRAM_DESC_INIT;
+    usm_split_arg           arg    = USM_SPLIT_OUT(items, sizeof *items);
+    usm_parallel_desc       launch = USM_PARALLEL_DESC_INIT;
+    usm_team               *team   = NULL;
+    usm_team_kernel        *kernel = NULL;
+    usm_parallel_run       *run    = NULL;
+
+    desc.images = &image, desc.nimages = 1;
+    CHECK(usm_team_create(NULL, &team) == USM_OK);
+    CHECK(usm_team_kernel_create(team, &desc, "half", &kernel) == USM_OK);
+    launch.kernel      = kernel;
+    launch.global[0]   = ITEMS;
+    launch.nargs       = 1;
+    launch.args        = &arg;
+    launch.policy.name = "fixed", launch.policy.numbers = &size, launch.policy.nnumbers = 1;
+    atomic_store(&is_held, true);
+    CHECK(usm_parallel_start(team, &launch, &run) == USM_OK);
+    look_at();
+    atomic_store(&is_held, false);
+    CHECK(usm_parallel_wait(run, NULL) == USM_OK);
+    usm_parallel_release(run);
+    usm_team_kernel_destroy(kernel);
+    usm_team_destroy(team);
+}
+
+static void see_half(void)
+{
+    for (int i = 0; page.nlaunches != 1 || page.launches[0].done != ITEMS / 2; i++) {
+        CHECK(i < 100);
+        await_samples(1);
+    }
+    CHECK_STR(page.launches[0].kernel, "half");
+    CHECK_INT(page.launches[0].total, ITEMS);
+    CHECK_INT(page.launches[0].nmembers, 1);
+    CHECK_STR(page.launches[0].members[0].name, "host:0");
+    CHECK_INT(page.launches[0].members[0].items, ITEMS / 2);
+    CHECK(page.launches[0].members[0].under_way > 0 && page.launches[0].members[0].busy_ns > 0);
+}
+
+static void a_launch_is_seen_until_it_is_released(void)
+{
+    with_half_a_launch(see_half);
+    await_samples(2);
+    CHECK_INT(page.nlaunches, 0);
+}
+
+static void child_without_launches(void)
+{
+    usm_shutdown();
+    CHECK(usm_init() == USM_OK);
+    await_samples(1);
+    CHECK_INT(page.nlaunches, 0);
+}
+
+static void fork_amid(void)
+{
+    CHECK_INT(plain_child(child_without_launches, NULL), 0);
+}
+
+static void a_launch_is_the_parents_alone(void)
+{
+    with_half_a_launch(fork_amid);
 }
 
 static void a_destroyed_pool_leaves_its_place(void)
@@ -351,6 +440,8 @@ static const plain_case cases[] = {
     CASE(what_pools_hold_is_there_without_a_sample),
     CASE(a_reader_makes_the_process_sample),
     CASE(queues_are_sampled),
+    CASE(a_launch_is_seen_until_it_is_released),
+    CASE(a_launch_is_the_parents_alone),
     CASE(a_destroyed_pool_leaves_its_place),
     CASE(pools_without_a_place_work_and_are_counted),
     CASE(the_thread_ends_when_nobody_reads),
@@ -364,6 +455,7 @@ static const plain_case cases[] = {
 
 int main(int argc, char **argv)
 {
+    CHECK(setenv("USM_DEVICE_SELECTOR", "host:*", 1) == 0);
     CHECK(setenv("XDG_RUNTIME_DIR", plain_path("."), 1) == 0);
     return plain_main(argc, argv, cases);
 }

@@ -114,6 +114,28 @@ static void put_spill(usm__json *j, const top_process *p)
     usm__json_object_end(j);
 }
 
+static void put_launch(usm__json *j, const usm__monitor_launch *l)
+{
+    usm__json_object_begin(j, NULL);
+    usm__json_text(j, "kernel", l->kernel);
+    usm__json_number(j, "start_ns", l->start_ns);
+    usm__json_number(j, "total", l->total);
+    usm__json_number(j, "done", l->done);
+    usm__json_bool(j, "over", l->is_over != 0);
+    usm__json_array_begin(j, "members");
+    for (uint32_t i = 0; i < l->nmembers; i++) {
+        usm__json_object_begin(j, NULL);
+        usm__json_text(j, "name", l->members[i].name);
+        usm__json_number(j, "chunks", l->members[i].chunks);
+        usm__json_number(j, "items", l->members[i].items);
+        usm__json_number(j, "busy_ns", l->members[i].busy_ns);
+        usm__json_number(j, "under_way", l->members[i].under_way);
+        usm__json_object_end(j);
+    }
+    usm__json_array_end(j);
+    usm__json_object_end(j);
+}
+
 static void put_sampled(usm__json *j, const top_process *p)
 {
     usm__json_array_begin(j, "tags");
@@ -127,6 +149,10 @@ static void put_sampled(usm__json *j, const top_process *p)
     usm__json_array_begin(j, "queues");
     for (uint32_t i = 0; i < p->now.nqueues; i++)
         put_queue(j, p, &p->now.queues[i]);
+    usm__json_array_end(j);
+    usm__json_array_begin(j, "launches");
+    for (uint32_t i = 0; i < p->now.nlaunches; i++)
+        put_launch(j, &p->now.launches[i]);
     usm__json_array_end(j);
     put_spill(j, p);
 }

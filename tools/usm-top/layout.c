@@ -330,6 +330,62 @@ static void put_queues(usm__out *o, const top_process *p, unsigned width)
     }
 }
 
+static const top_strip *strip_of(const top_process *p, const usm__monitor_launch *l)
+{
+    for (uint32_t i = 0; i < USM__MONITOR_LAUNCHES; i++)
+        if (p->strips[i].start_ns == l->start_ns)
+            return &p->strips[i];
+    return NULL;
+}
+
+static void put_member(usm__out *o, const top_process *p, const usm__monitor_launch *l, uint32_t i,
+                       unsigned width)
+{
+    const usm__monitor_member *m     = &l->members[i];
+    const top_strip           *strip = strip_of(p, l);
+    unsigned                   shown = bar_width(width) < TOP_MARKS ? bar_width(width) : TOP_MARKS;
+
+    put_line(o, width, "    %-13.13s {%s} %3.0f%% of it in %llu %s, %u under way", m->name,
+             strip ? strip->marks[i] + TOP_MARKS - shown : "",
+             l->total ? 100.0 * (double)m->items / (double)l->total : 0,
+             (unsigned long long)m->chunks, usm__plural(m->chunks, "chunk", "chunks"),
+             m->under_way);
+}
+
+/* Seconds until its end, at the pace it had so far; "" if that is not known. */
+static const char *left_text(const top_process *p, const usm__monitor_launch *l, char *text,
+                             size_t size)
+{
+    double took =
+        p->now.sampled_ns > l->start_ns ? (double)(p->now.sampled_ns - l->start_ns) * 1e-9 : 0;
+
+    text[0] = '\0';
+    if (l->done > 0 && l->done < l->total)
+        (void)snprintf(text, size, ", %.1f s so far, %.1f s left", took,
+                       took * (double)(l->total - l->done) / (double)l->done);
+    return text;
+}
+
+static void put_launches(usm__out *o, const top_process *p, unsigned width)
+{
+    char text[64], left[96];
+
+    if (p->now.nlaunches > 0)
+        put_line(o, width,
+                 "launches: members busy in { }, a mark for each sample: - = # for thirds");
+    for (uint32_t i = 0; i < p->now.nlaunches; i++) {
+        const usm__monitor_launch *l = &p->now.launches[i];
+
+        (void)bar(text, bar_width(width), l->done, l->done, 0, l->total);
+        put_line(o, width, "  %-15.15s [%s] %s%.0f%%%s", l->kernel, text,
+                 l->nmembers == 0 ? "over ranks, " : "",
+                 l->total ? 100.0 * (double)l->done / (double)l->total : 100,
+                 l->is_over ? ", over" : left_text(p, l, left, sizeof left));
+        for (uint32_t k = 0; k < l->nmembers; k++)
+            put_member(o, p, l, k, width);
+    }
+}
+
 static void put_spill(usm__out *o, const top_process *p, unsigned width)
 {
     const usm__monitor_spill *s = &p->now.spill;
@@ -370,6 +426,7 @@ void top_put_details(usm__out *o, const top_process *p, unsigned width)
     put_pools(o, p, width);
     if (!p->is_sampled)
         return;
+    put_launches(o, p, width);
     put_tags(o, p, width);
     put_devices(o, p, width);
     put_queues(o, p, width);

@@ -115,8 +115,59 @@ static void follow(top_growth *g, uint64_t key, uint64_t live)
     g->live = live;
 }
 
-static void follow_all(top_process *p)
+/* ---- how busy members were -------------------------------------------------------------------- */
+
+static char mark_of(uint64_t busy_ns, uint64_t of_ns)
 {
+    double part = of_ns > 0 ? (double)busy_ns / (double)of_ns : 0;
+
+    return part < 0.01 ? ' ' : part < 0.34 ? '-' : part < 0.67 ? '=' : '#';
+}
+
+static void begin_strip(top_strip *s, uint64_t start_ns)
+{
+    *s = (top_strip){.start_ns = start_ns};
+    for (size_t i = 0; i < USM__MONITOR_MEMBERS; i++)
+        memset(s->marks[i], ' ', TOP_MARKS);
+}
+
+/* The launch's strip, which is begun in the place of one that has gone. */
+static top_strip *strip_for(top_process *p, const usm__monitor_launch *l)
+{
+    top_strip *spare = &p->strips[0];
+
+    for (size_t i = 0; i < USM__MONITOR_LAUNCHES; i++) {
+        bool is_there = false;
+
+        if (p->strips[i].start_ns == l->start_ns)
+            return &p->strips[i];
+        for (uint32_t k = 0; k < p->now.nlaunches; k++)
+            is_there |= p->now.launches[k].start_ns == p->strips[i].start_ns;
+        spare = is_there ? spare : &p->strips[i];
+    }
+    begin_strip(spare, l->start_ns);
+    return spare;
+}
+
+static void mark_launch(top_process *p, const usm__monitor_launch *l)
+{
+    top_strip *s    = strip_for(p, l);
+    uint64_t   from = p->before.sampled_ns > l->start_ns ? p->before.sampled_ns : l->start_ns;
+    uint64_t   ns   = p->now.sampled_ns > from ? p->now.sampled_ns - from : 0;
+
+    for (uint32_t i = 0; i < l->nmembers; i++) {
+        uint64_t busy = l->members[i].busy_ns;
+
+        memmove(s->marks[i], s->marks[i] + 1, TOP_MARKS - 1);
+        s->marks[i][TOP_MARKS - 1] = mark_of(busy > s->busy_ns[i] ? busy - s->busy_ns[i] : 0, ns);
+        s->busy_ns[i]              = busy;
+    }
+}
+
+void top_follow(top_process *p)
+{
+    for (uint32_t i = 0; i < p->now.nlaunches; i++)
+        mark_launch(p, &p->now.launches[i]);
     for (uint32_t i = 0; i < p->now.ntags; i++)
         follow(&p->tags[i], i + 1, p->now.tags[i].live);
     for (size_t i = 0; i < USM__MONITOR_POOLS; i++)
@@ -141,10 +192,11 @@ static void update(const top_model *m, top_process *p, const usm__monitor_page *
         memset(p, 0, sizeof *p); /* another process, or another program of this one */
         p->pid = pid;
         p->now = *page;
+        top_follow(p);
     } else if (page->samples != p->now.samples) {
         p->before = p->now;
         p->now    = *page;
-        follow_all(p);
+        top_follow(p);
     } else {
         p->now = *page;
     }

@@ -61,6 +61,10 @@ static const family of_tiers[] = {
     {"usm_tier_written_bytes", "bytes", "Written to the tier.", true, TIER(written)},
     {"usm_tier_errors", "", "Transfers that failed.", true, TIER(errors)},
 };
+static const family of_launches[] = {
+    {"usm_launch_total", "", "Indices of the launch.", false, offsetof(usm__monitor_launch, total)},
+    {"usm_launch_done", "", "Those that are computed.", false, offsetof(usm__monitor_launch, done)},
+};
 static const family of_spill[] = {
     {"usm_buffers_resident_bytes", "bytes", "Of buffers, in memory.", false, SPILL(resident)},
     {"usm_buffers_pinned_bytes", "bytes", "Of buffers, kept in memory by accesses.", false,
@@ -162,6 +166,16 @@ static void put_spill(usm__out *o, const family *f, const top_process *p)
     end(o, f, &p->now.spill);
 }
 
+static void put_launches(usm__out *o, const family *f, const top_process *p)
+{
+    for (uint32_t i = 0; i < p->now.nlaunches; i++) {
+        begin(o, f, p);
+        usm__out_put(o, ",index=\"%u\"", i);
+        put_label(o, "kernel", p->now.launches[i].kernel);
+        end(o, f, &p->now.launches[i]);
+    }
+}
+
 typedef void put_fn(usm__out *o, const family *f, const top_process *p);
 
 /* All lines of a family are together. */
@@ -185,6 +199,7 @@ void top_put_openmetrics(usm__out *o, const top_model *m)
     PUT(of_sampled_pools, true, put_pools);
     PUT(of_tags, true, put_tags);
     PUT(of_devices, true, put_devices);
+    PUT(of_launches, true, put_launches);
     PUT(of_spill, true, put_spill);
     PUT(of_tiers, true, put_tiers);
     usm__out_put(o, "# EOF\n");

@@ -37,6 +37,14 @@ typedef struct top_growth {
     uint64_t grown; /* bytes in these */
 } top_growth;
 
+/* How busy the members of a launch were, sample by sample: a mark for each, the last at the end. */
+#define TOP_MARKS 40
+typedef struct top_strip {
+    uint64_t start_ns; /* of the launch; 0: none */
+    uint64_t busy_ns[USM__MONITOR_MEMBERS];
+    char     marks[USM__MONITOR_MEMBERS][TOP_MARKS + 1];
+} top_strip;
+
 /* Sums over the pools of a process, and rates in a second. */
 typedef struct top_sums {
     uint64_t live; /* the least, if the process is not sampled: also by_kind */
@@ -54,6 +62,7 @@ typedef struct top_process {
     usm__monitor_page now, before; /* before.samples 0: none yet */
     top_sums          sums;
     top_growth        tags[USM__MONITOR_TAGS], pools[USM__MONITOR_POOLS];
+    top_strip         strips[USM__MONITOR_LAUNCHES];
 } top_process;
 
 typedef struct top_model {
@@ -92,6 +101,8 @@ bool top_take(top_model *m);
 void top_drop(top_model *m);
 /* Computes the sums of p->now, and against p->before. */
 void top_sum(top_process *p);
+/* What grows, and how busy members of launches are: p->now is a new sample. */
+void top_follow(top_process *p);
 /* "live", "reserved", ...; TOP_ORDERS: there is no such. */
 const char *top_order_name(top_order order);
 top_order   top_order_of(const char *name);
