@@ -109,10 +109,10 @@ typedef enum usm__rank {
     USM__RANK_TRACE = 32,
     /* the list of threads */
     USM__RANK_THREAD = 33,
-    /* the counters of the fault hooks */
-    USM__RANK_FAULT = 34,
     /* the monitor page: its file and the places of pools */
-    USM__RANK_MONITOR = 35
+    USM__RANK_MONITOR = 34,
+    /* the counters of the fault hooks */
+    USM__RANK_FAULT = 35
 } usm__rank;
 
 typedef struct usm__mutex {

@@ -26,24 +26,30 @@ static bool make_own(const char *path)
     return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & 077) == 0;
 }
 
+/* Writes parent/usm, or parent/usm-<uid> where the parent is everybody's. */
+static bool make_in(const char *parent, bool is_shared, char *path, size_t size)
+{
+    char suffix[16] = "";
+    int  n;
+
+    if (is_shared)
+        (void)snprintf(suffix, sizeof suffix, "-%u", (unsigned)geteuid());
+    n     = snprintf(path, size, "%s/usm%s", parent, suffix);
+    errno = ENAMETOOLONG;
+    return n > 0 && (size_t)n < size && make_own(path);
+}
+
 bool usm__monitor_folder(char *path, size_t size)
 {
-    static const char *const parents[] = {"/dev/shm", "/tmp"};
+    char own[32];
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): setenv is the program's affair */
     const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
-    int         n;
 
-    if (runtime && runtime[0] == '/') {
-        n = snprintf(path, size, "%s/usm", runtime);
-        if (n > 0 && (size_t)n < size && make_own(path))
-            return true;
-    }
-    for (size_t i = 0; i < sizeof parents / sizeof *parents; i++) {
-        n = snprintf(path, size, "%s/usm-%u", parents[i], (unsigned)geteuid());
-        if (n > 0 && (size_t)n < size && make_own(path))
-            return true;
-    }
-    return false;
+    if (runtime && runtime[0] == '/')
+        return make_in(runtime, false, path, size);
+    (void)snprintf(own, sizeof own, "/run/user/%u", (unsigned)geteuid());
+    return make_in(own, false, path, size) || make_in("/dev/shm", true, path, size) ||
+           make_in("/tmp", true, path, size);
 }
 
 static int open_readers(const char *folder)

@@ -13,9 +13,9 @@
 #define USM__MONITOR_PERIOD  100000000u  /* ns between two samples                      */
 #define USM__MONITOR_STAYS   3000000000u /* ns for which an announcement is good          */
 
-/* Writes the path of the user's folder, which is made if there is none: usm in XDG_RUNTIME_DIR, or
- * usm-<uid> in /dev/shm or /tmp.  It is the user's own and nobody else may enter it.  False, with
- * errno: there is none. */
+/* Writes the path of the user's folder, which is made if there is none: usm in XDG_RUNTIME_DIR; where
+ * that is not set, in /run/user/<uid>, or usm-<uid> in /dev/shm or /tmp.  It is the user's own and
+ * nobody else may enter it.  False, with errno: there is none. */
 bool usm__monitor_folder(char *path, size_t size);
 
 /* Opens the word that readers write, which is made if there is none, and maps it.  NULL with

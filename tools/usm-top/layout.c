@@ -83,7 +83,6 @@ typedef enum column {
     SHARED,
     ALLOCATIONS,
     COMMANDS,
-    IN_FLIGHT,
     SPILL,
     COLUMNS
 } column;
@@ -104,7 +103,6 @@ static const struct {
     [SHARED]      = {"SHARED", 6, 72, false},
     [ALLOCATIONS] = {"ALLOC/s", 8, 80, true},
     [COMMANDS]    = {"CMD/s", 7, 90, true},
-    [IN_FLIGHT]   = {"FLYING", 7, 98, true},
     [SPILL]       = {"SPILL/s", 8, 106, true},
 };
 
@@ -171,8 +169,6 @@ static const char *value_of(const top_process *p, column c, char *text, size_t s
         return rate_text(s->allocations_rate, text, size);
     case COMMANDS:
         return rate_text(s->commands_rate, text, size);
-    case IN_FLIGHT:
-        return rate_text((double)s->in_flight, text, size);
     case SPILL:
         return short_size((uint64_t)(s->read_rate + s->written_rate), text, size);
     case COLUMNS:
@@ -322,7 +318,8 @@ static void put_queues(usm__out *o, const top_process *p, unsigned width)
         const usm__monitor_queue *q = &p->now.queues[i];
 
         if (i == 0)
-            put_line(o, width, "queues: commands submitted, and how many of them nobody saw end");
+            put_line(o, width,
+                     "queues: commands submitted, and how many since the last wait for the queue");
         put_line(o, width, "  %-15.15s queue %llu: %llu, %llu",
                  q->device < p->now.ndevices ? p->now.devices[q->device].term : "?",
                  (unsigned long long)q->serial, (unsigned long long)q->submitted,

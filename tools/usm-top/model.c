@@ -49,14 +49,10 @@ static uint64_t allocations_of(const usm__monitor_page *page)
     return n;
 }
 
-static uint64_t commands_of(const usm__monitor_page *page, uint64_t *in_flight)
+static uint64_t commands_of(const usm__monitor_page *page)
 {
     uint64_t n = 0;
 
-    *in_flight = 0;
-    for (uint32_t i = 0; i < page->nqueues; i++)
-        if (page->queues[i].submitted > page->queues[i].ended)
-            *in_flight += page->queues[i].submitted - page->queues[i].ended;
     for (uint32_t i = 0; i < page->ndevices; i++)
         n += page->devices[i].commands;
     return n;
@@ -81,19 +77,18 @@ void top_sum(top_process *p)
 {
     top_sums *s       = &p->sums;
     double    seconds = 0;
-    uint64_t  unused;
 
     *s = (top_sums){0};
     for (size_t i = 0; i < USM__MONITOR_POOLS; i++)
         if (top_is_pool(&p->now.pools[i]))
             add_pool(s, &p->now.pools[i], p->is_sampled);
-    s->commands = commands_of(&p->now, &s->in_flight);
+    s->commands = commands_of(&p->now);
     for (uint32_t i = 0; i < p->now.ntiers; i++)
         s->spilled += p->now.tiers[i].used;
     if (p->before.samples != 0 && p->now.sampled_ns > p->before.sampled_ns)
         seconds = (double)(p->now.sampled_ns - p->before.sampled_ns) * 1e-9;
     s->allocations_rate = rate(allocations_of(&p->before), allocations_of(&p->now), seconds);
-    s->commands_rate    = rate(commands_of(&p->before, &unused), s->commands, seconds);
+    s->commands_rate    = rate(commands_of(&p->before), s->commands, seconds);
     s->read_rate        = rate(moved_of(&p->before, true), moved_of(&p->now, true), seconds);
     s->written_rate     = rate(moved_of(&p->before, false), moved_of(&p->now, false), seconds);
 }

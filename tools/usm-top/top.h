@@ -50,7 +50,7 @@ typedef struct top_sums {
     uint64_t live; /* the least, if the process is not sampled: also by_kind */
     uint64_t reserved, reserved_peak, blocks, cached;
     uint64_t by_kind[4]; /* live, by usm_kind */
-    uint64_t commands, in_flight, spilled;
+    uint64_t commands, spilled;
     double   allocations_rate, commands_rate, read_rate, written_rate;
 } top_sums;
 
