@@ -38,6 +38,7 @@ struct usm_pool {
     usm_context        *ctx;   /* no reference: the context outlives its pools */
     size_t              index; /* of the device                                */
     usm_kind            kind;
+    uint32_t            trace_id; /* the pool's id in the trace; 0: none */
     size_t              maximum_size, min_align, thread_cache;
     const char         *options; /* valid only during creation */
     const char         *tag;     /* the tag under which it was made; NULL */
@@ -57,11 +58,10 @@ struct usm_pool {
     unsigned          inside;    /* threads inside the gate: heap/sleep.h   */
     bool              is_settled;
     pthread_cond_t    moved;
-    _Atomic(uint8_t)  rest;     /* a usm__pool_rest; read without the lock, too           */
-    _Atomic(uint64_t) asleep;   /* bytes of pieces that have addresses and no memory      */
-    usm__sleeper     *sleeper;  /* has their contents; belongs to the thread that moves it */
-    uint32_t          trace_id; /* the pool's id in the trace; 0: none */
-    usm__pool_held   *held;     /* its own, below, or in the monitor page; fixed after create */
+    _Atomic(uint8_t)  rest;    /* a usm__pool_rest; read without the lock, too           */
+    _Atomic(uint64_t) asleep;  /* bytes of pieces that have addresses and no memory      */
+    usm__sleeper     *sleeper; /* has their contents; belongs to the thread that moves it */
+    usm__pool_held   *held;    /* its own, below, or in the monitor page; fixed after create */
     usm__pool_held    own_held;
     _Atomic(uint64_t) threshold; /* of usm_pool_desc */
     _Atomic(uint32_t) reuse;     /* usm__reuse       */

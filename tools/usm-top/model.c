@@ -116,7 +116,7 @@ static char mark_of(uint64_t busy_ns, uint64_t of_ns)
 {
     double part = of_ns > 0 ? (double)busy_ns / (double)of_ns : 0;
 
-    return part < 0.01 ? ' ' : part < 0.34 ? '-' : part < 0.67 ? '=' : '#';
+    return " -=#"[part < 0.01 ? 0 : part < 0.34 ? 1 : part < 0.67 ? 2 : 3];
 }
 
 static void begin_strip(top_strip *s, uint64_t start_ns)
