@@ -5,6 +5,8 @@
  *     /var/tmp,/mnt/scratch,quota=10G,engine=auto|uring|threads,depth=16,direct=on|off */
 #include "internal.h"
 
+#include "base/inline/option.h"
+
 #include <stdio.h>
 
 #define DEPTH_DEFAULT 16u
@@ -12,41 +14,12 @@
 
 static const char options[] = "quota=SIZE, engine=auto|uring|threads, depth=1..1024, direct=on|off";
 
-/* Reads a size such as 10G; false: not a size. */
-static bool read_size(const char *text, size_t n, uint64_t *size)
-{
-    static const char units[] = "KMGT";
-    uint64_t          value   = 0;
-    size_t            digits  = 0;
-    const char       *unit;
-
-    for (; digits < n && text[digits] >= '0' && text[digits] <= '9'; digits++)
-        if (__builtin_mul_overflow(value, 10u, &value) ||
-            __builtin_add_overflow(value, (uint64_t)(text[digits] - '0'), &value))
-            return false;
-    if (digits == 0 || n - digits > 1)
-        return false;
-    if (n > digits) {
-        unit = memchr(units, text[digits] & ~0x20, sizeof(units) - 1);
-        if (!unit ||
-            __builtin_mul_overflow(value, UINT64_C(1) << (10 * (unit - units + 1)), &value))
-            return false;
-    }
-    *size = value;
-    return true;
-}
-
-static bool is(const char *text, size_t n, const char *word)
-{
-    return strlen(word) == n && memcmp(text, word, n) == 0;
-}
-
 static bool read_engine(const char *text, size_t n, usm_file_engine *engine)
 {
     static const char *const names[] = {"auto", "uring", "threads"};
 
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (is(text, n, names[i])) {
+        if (usm__option_is(text, n, names[i])) {
             *engine = (usm_file_engine)i;
             return true;
         }
@@ -58,19 +31,20 @@ static bool read_option(const char *key, size_t nkey, const char *value, size_t 
 {
     uint64_t number = 0;
 
-    if (is(key, nkey, "quota"))
-        return read_size(value, n, &c->quota) && c->quota > 0;
-    if (is(key, nkey, "engine"))
+    if (usm__option_is(key, nkey, "quota"))
+        return usm__option_size(value, n, &c->quota) && c->quota > 0;
+    if (usm__option_is(key, nkey, "engine"))
         return read_engine(value, n, &c->engine);
-    if (is(key, nkey, "depth")) {
-        if (!read_size(value, n, &number) || number == 0 || number > DEPTH_MAX)
+    if (usm__option_is(key, nkey, "depth")) {
+        if (!usm__option_size(value, n, &number) || number == 0 || number > DEPTH_MAX)
             return false;
         c->depth = (unsigned)number;
         return true;
     }
-    if (!is(key, nkey, "direct") || (!is(value, n, "on") && !is(value, n, "off")))
+    if (!usm__option_is(key, nkey, "direct") ||
+        (!usm__option_is(value, n, "on") && !usm__option_is(value, n, "off")))
         return false;
-    c->direct = is(value, n, "on");
+    c->direct = usm__option_is(value, n, "on");
     return true;
 }
 
