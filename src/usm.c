@@ -98,6 +98,8 @@ void usm__compose(void)
     usm__registry_add_transport("file", NULL);
     usm__registry_add_transport("mpi", usm__job_tier);
     usm__registry_add_transport("socket", NULL);
+    usm__registry_add_transport("valkey", NULL);
+    usm__registry_transport_needs("valkey", "hiredis (Debian: libhiredis-dev to build it)");
     usm__registry_add_codec("lz4", NULL);
     usm__registry_add_codec("aes_gcm", NULL);
 #endif

@@ -59,6 +59,13 @@ const usm__setting usm__settings[] = {
     {NAMES("spill_key_file", "SPILL_KEY_FILE"), .initial = "", .unit = "path", .secure = true,
      .help =
          "a file with the key of aes_gcm in hexadecimal digits; nobody but its owner may read it"},
+    {NAMES("valkey_password", "VALKEY_PASSWORD"), .initial = "", .unit = "text", .secure = true,
+     .secret = true,
+     .help =
+         "the password for the servers of USM_SPILL=valkey:...; wiped from the environment when "
+         "it is taken, and never shown; unset: USM_VALKEY_PASSWORD_FILE, else none is sent"},
+    {NAMES("valkey_password_file", "VALKEY_PASSWORD_FILE"), .initial = "", .unit = "path",
+     .secure = true, .help = "a file with that password; nobody but its owner may read it"},
     {NAMES("spill_block", "SPILL_BLOCK"), .initial = "1M", .unit = "bytes",
      .type = USM__SETTING_SIZE,
      .help = "the unit in which buffers and managed memory are evicted and loaded; rounded up to a "

@@ -69,6 +69,8 @@ void usm__registry_pool_names(char *text, size_t size);
  * functions is complete, with its bit in `caps`, or absent, so callers test `caps`.  Adding a name
  * again replaces it, if it was not requested yet. */
 void usm__registry_add_transport(const char *name, usm_transport_entry_fn *entry);
+/* The library that the module is built with, for the message when there is no such module; static. */
+void usm__registry_transport_needs(const char *name, const char *needs);
 void usm__registry_add_codec(const char *name, usm_codec_entry_fn *entry);
 /* NULL with an error message.  USM_E_NO_BACKEND; USM_E_ABI, USM_E_INVALID: the table is not
  * valid */

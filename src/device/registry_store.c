@@ -31,7 +31,8 @@ typedef struct slot {
     char        path[512]; /* of the module; or "built in"; "" until it is found */
     entry       entry;
     bool        is_module;
-    const void *ops; /* its checked table; NULL: not requested yet, or refused */
+    const char *needs; /* what the module is built with, where that may be missing; or NULL */
+    const void *ops;   /* its checked table; NULL: not requested yet, or refused */
 } slot;
 
 typedef struct kind kind;
@@ -232,10 +233,14 @@ static usm_status load(const kind *k, slot *s)
 {
     void      *symbol;
     usm_status st = usm__module_load(k->what, s->name, s->path, sizeof s->path, &symbol);
+    char       why[400];
 
     if (st == USM_OK)
         s->entry.symbol = symbol;
-    return st;
+    if (st != USM_E_NO_BACKEND || !s->needs)
+        return st;
+    snprintf(why, sizeof why, "%s", usm_last_error());
+    return usm__fail(st, "%s; it needs %s", why, s->needs);
 }
 
 /* Needs no lock. */
@@ -309,6 +314,17 @@ void usm__registry_add_pool(const char *name, usm_pool_entry_fn *fn)
 void usm__registry_add_transport(const char *name, usm_transport_entry_fn *fn)
 {
     add_entry(&kinds.transport, name, &(entry){.transport = fn});
+}
+
+void usm__registry_transport_needs(const char *name, const char *needs)
+{
+    slot *s;
+
+    usm__mutex_lock(&kinds.transport.lock);
+    s = find(&kinds.transport, name);
+    if (s)
+        s->needs = needs;
+    usm__mutex_unlock(&kinds.transport.lock);
 }
 
 void usm__registry_add_codec(const char *name, usm_codec_entry_fn *fn)

@@ -21,7 +21,8 @@ static struct {
     atomic_long allocations, punches; /* calls of fallocate() that went well */
     bool        guard;                /* the setting host_guard_device */
     const char *lists;                /* the setting level_zero_lists; stays from case to case */
-    char        log[256];             /* the last line                 */
+    const char *password, *password_file; /* the settings valkey_password, valkey_password_file */
+    char        log[256];                 /* the last line                 */
 } module;
 
 static usm_status module_report(usm_status status, const char *format, ...) USM_PRINTF(2, 3);
@@ -56,6 +57,8 @@ static const char *module_setting(const char *key)
 {
     if (strcmp(key, "level_zero_vmem") == 0)
         return "on"; /* Debian's driver is older than what is known good */
+    if (strcmp(key, "valkey_password_file") == 0)
+        return module.password_file;
     return strcmp(key, "level_zero_lists") == 0 ? module.lists : NULL;
 }
 
@@ -257,6 +260,26 @@ static uint64_t module_limit(usm_os_limit which)
     return usm__os_api.limit(which);
 }
 
+static int module_poll(struct pollfd *list, unsigned n, uint64_t deadline)
+{
+    return usm__os_api.poll(list, n, deadline);
+}
+
+static int64_t module_secret_read(const char *path, void *data, size_t cap)
+{
+    return usm__os_api.secret_read(path, data, cap);
+}
+
+static size_t module_take_secret(const char *key, char *text, size_t cap)
+{
+    const size_t n =
+        strcmp(key, "valkey_password") == 0 && module.password ? strlen(module.password) : 0;
+
+    CHECK(n < cap);
+    memcpy(text, n ? module.password : "", n + 1);
+    return n;
+}
+
 static bool module_fault(const char *name, usm_status *status)
 {
     return usm__fault_hit(name, status);
@@ -279,6 +302,7 @@ static const usm_os_api module_os = {
 
     .secret_map   = module_secret_map,
     .secret_unmap = module_secret_unmap,
+    .secret_read  = module_secret_read,
 
     .open       = module_open,
     .unlink     = module_unlink,
@@ -291,6 +315,7 @@ static const usm_os_api module_os = {
     .lock       = module_lock,
     .drop_cache = module_drop_cache,
     .event_fd   = module_event_fd,
+    .poll       = module_poll,
     .limit      = module_limit,
 
     .cpu_count = module_cpu_count,
@@ -309,6 +334,7 @@ static const usm_host_api module_api = {
     .heap_free    = module_heap_free,
     .os           = &module_os,
     .fault        = module_fault,
+    .take_secret  = module_take_secret,
 };
 
 static inline void module_sleep_ms(long ms)
@@ -324,7 +350,8 @@ static inline void module_start(void)
     module.heap_blocks = module.mapped = module.descriptors = module.threads = 0;
     module.allocations = module.punches = 0;
     module.guard                        = false;
-    module.log[0]                       = 0;
+    module.password = module.password_file = NULL;
+    module.log[0]                          = 0;
 }
 
 /* Threads and what they hold go a moment after what lets them go; ten seconds is for ever. */

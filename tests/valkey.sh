@@ -1,0 +1,76 @@
+#!/bin/bash
+# valkey.sh PROGRAM: the sample out_of_core with its data in Valkey or Redis servers of the test: one server;
+# one that is full soon, and the rest on disk; two copies, and one of the servers is killed.
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+set -eu
+
+[ $# -eq 1 ] || {
+    echo "usage: $0 PROGRAM" >&2
+    exit 2
+}
+program=$1
+server=
+for name in valkey-server redis-server valkey-check-rdb redis-check-rdb; do
+    [ -n "$server" ] || server=$(command -v "$name" || true)
+done
+cli=$(command -v valkey-cli || command -v redis-cli || true)
+if [ -z "$server" ] || [ -z "$cli" ]; then
+    echo "skipped: there is neither valkey-server nor redis-server here (Debian: redis-tools)"
+    exit 77
+fi
+folder=$(mktemp -d "${TMPDIR:-/tmp}/${USM_TEST_ID:-usm}-valkey.XXXXXX")
+pids=
+trap 'kill -9 $pids 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$folder"' EXIT
+
+fail()
+{
+    echo "valkey.sh: $1" >&2
+    cat "$folder/told" >&2
+    exit 1
+}
+
+# start NAME [LINE OF ITS CONFIGURATION...]: sets $pid; its socket is $folder/NAME.
+start()
+{
+    socket=$folder/$1
+    printf '%s\n' "port 0" "unixsocket $socket" 'save ""' "dir $folder" "logfile /dev/null" \
+        "${@:2}" >"$folder/$1.conf"
+    (exec -a redis-server "$server" "$folder/$1.conf") &
+    pid=$!
+    pids="$pids $pid"
+    for _ in $(seq 1000); do
+        [ ! -S "$socket" ] || return 0
+        sleep 0.01
+    done
+    fail "the server $1 does not start"
+}
+
+# sample SPILL REPLICAS: its result is right, or it fails.
+sample()
+{
+    USM_SPILL=$1 USM_SPILL_REPLICAS=$2 "$program" transpose --size 64M --limit 24M --quiet \
+        >"$folder/told" 2>&1
+}
+
+start a
+a=$pid
+sample "valkey:$folder/a" 1 || fail "one server"
+grep -q "tier valkey:" "$folder/told" || fail "nothing went to the server"
+
+start full "maxmemory 16mb"
+sample "valkey:$folder/full,quota=1G;file:/var/tmp" 1 || fail "a server that is full soon"
+grep -q 'tier file:/var/tmp' "$folder/told" || fail "what found no room did not go to the disk"
+
+# While it is spilling.
+"$cli" -s "$folder/a" flushall >/dev/null # the sample ends without waiting for removals
+start b
+sample "valkey:$folder/a,timeout=500;valkey:$folder/b,timeout=500" 2 &
+run=$!
+for _ in $(seq 1000); do
+    [ "$("$cli" -s "$folder/a" dbsize)" -lt 40 ] || break
+    sleep 0.002
+done
+{ kill -9 "$a"; wait "$a"; } 2>/dev/null || true
+wait "$run" || fail "a server was killed, and each block had a copy elsewhere"
+grep -q "the server $folder/a cannot be reached" "$folder/told" || fail "nothing is said of the dead server"

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A connection to a server: its address, the password, and what the server says of itself.  All of
+ * it waits, for the time limit of the store at most in each step.  Called by the server's thread.
+ *
+ * The password is sent from memory that dumps leave out, by a call of its own: hiredis would keep a
+ * copy in a buffer of the heap.
+ *
+ * A connection that was lost with commands under way may still be alive for the server, which would
+ * carry out the rest of them later, after newer ones of the new connection.  So the server is asked
+ * to close it first (CLIENT KILL). */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+USM_PRINTF(3, 4)
+static usm_status fail(usm_valkey_server *v, usm_status status, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(v->why, sizeof(v->why), format, args);
+    va_end(args);
+    return status;
+}
+
+static struct timeval time_limit(const usm_valkey_server *v)
+{
+    const uint32_t ms = v->store->config.timeout_ms;
+
+    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+}
+
+/* The connection's own error, in words. */
+static usm_status fail_link(usm_valkey_server *v)
+{
+    const redisContext *c    = v->link;
+    const bool          late = c->err == REDIS_ERR_IO && (errno == EAGAIN || errno == ETIMEDOUT);
+
+    if (late)
+        return fail(v, USM_E_IO, "no answer within %u ms", (unsigned)v->store->config.timeout_ms);
+    return fail(v, USM_E_IO, "%s", c->errstr[0] ? c->errstr : "the connection is broken");
+}
+
+/* ---- the password ---------------------------------------------------------------------- */
+
+static bool send_wholly(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        const ssize_t n = send(fd, data, size, MSG_NOSIGNAL);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        data += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+static bool send_password(usm_valkey_server *v)
+{
+    const usm_valkey_store *s     = v->store;
+    const char             *user  = s->config.user;
+    const size_t            nuser = strlen(user);
+    char                    text[256];
+    int                     n;
+
+    n = nuser ? snprintf(text, sizeof(text), "*3\r\n$4\r\nAUTH\r\n$%zu\r\n%s\r\n$%zu\r\n", nuser,
+                         user, s->npassword)
+              : snprintf(text, sizeof(text), "*2\r\n$4\r\nAUTH\r\n$%zu\r\n", s->npassword);
+    return send_wholly(v->link->fd, text, (size_t)n) &&
+           send_wholly(v->link->fd, s->password, s->npassword) &&
+           send_wholly(v->link->fd, "\r\n", 2);
+}
+
+static usm_status authenticate(usm_valkey_server *v)
+{
+    redisReply *r = NULL;
+    usm_status  st;
+
+    if (!v->store->password)
+        return USM_OK;
+    if (!send_password(v))
+        return fail(v, USM_E_IO, "the password could not be sent");
+    if (redisGetReply(v->link, (void **)&r) != REDIS_OK)
+        return fail_link(v);
+    st = r->type == REDIS_REPLY_ERROR ? fail(v, USM_E_KEY, "%.200s", r->str) : USM_OK;
+    freeReplyObject(r);
+    return st;
+}
+
+/* ---- what the server is ------------------------------------------------------------------ */
+
+/* The value of a line "name:value" of INFO; false: there is none. */
+static bool find(const char *info, const char *name, char *value, size_t room)
+{
+    const size_t n = strlen(name);
+
+    for (const char *at = info; at; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        if (strncmp(at, name, n) != 0 || at[n] != ':')
+            continue;
+        (void)snprintf(value, room, "%.*s", (int)strcspn(at + n + 1, "\r\n"), at + n + 1);
+        return true;
+    }
+    return false;
+}
+
+/* A server that evicts loses blocks: that is no failure, but it has to be known. */
+static void look_at_memory(usm_valkey_server *v, const char *info)
+{
+    char text[64] = "";
+
+    if (find(info, "maxmemory", text, sizeof(text)))
+        usm_store_relaxed(&v->maximum, strtoull(text, NULL, 10));
+    if (!find(info, "maxmemory_policy", text, sizeof(text)) || strcmp(text, "noeviction") == 0 ||
+        v->warned_policy || usm_load_relaxed(&v->maximum) == 0)
+        return;
+    v->warned_policy = true;
+    v->store->api->log(
+        USM_LOG_WARN,
+        "the server %s may evict blocks (maxmemory-policy %s): what is spilled there "
+        "needs copies elsewhere (USM_SPILL_REPLICAS=2), or the policy noeviction",
+        v->name, text);
+}
+
+static usm_status look_at_info(usm_valkey_server *v, const char *info)
+{
+    char text[64] = "";
+
+    if (find(info, "loading", text, sizeof(text)) && strcmp(text, "1") == 0)
+        return fail(v, USM_E_AGAIN, "it is loading its data");
+    if (find(info, "redis_mode", text, sizeof(text)) && strcmp(text, "cluster") == 0)
+        return fail(v, USM_E_IO, "it is a node of a cluster, which libusm does not serve");
+    if (find(info, "role", text, sizeof(text)) && strcmp(text, "master") != 0)
+        return fail(v, USM_E_IO, "it is a replica, which takes no stores; name its master");
+    if (find(info, "run_id", text, sizeof(text))) {
+        if (v->run_id[0] && strcmp(v->run_id, text) != 0)
+            v->store->api->log(USM_LOG_WARN,
+                               "the server %s was restarted: what was spilled there may be gone",
+                               v->name);
+        (void)snprintf(v->run_id, sizeof(v->run_id), "%.47s", text);
+    }
+    look_at_memory(v, info);
+    return USM_OK;
+}
+
+static usm_status refuse(usm_valkey_server *v, const char *words)
+{
+    if (strncmp(words, "LOADING", 7) == 0)
+        return fail(v, USM_E_AGAIN, "%.200s", words);
+    if (strncmp(words, "NOAUTH", 6) == 0)
+        return fail(v, USM_E_KEY, "%.200s Set USM_VALKEY_PASSWORD or USM_VALKEY_PASSWORD_FILE",
+                    words);
+    return fail(v, USM_E_IO, "%.200s", words);
+}
+
+static usm_status ask(usm_valkey_server *v)
+{
+    redisReply *r = redisCommand(v->link, "INFO");
+    usm_status  st;
+
+    if (!r)
+        return fail_link(v);
+    if (r->type == REDIS_REPLY_STRING)
+        st = look_at_info(v, r->str);
+    else if (r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOPERM", 6) == 0)
+        st = USM_OK; /* the user may not ask; then nothing is known, and it works */
+    else
+        st = refuse(v, r->type == REDIS_REPLY_ERROR ? r->str : "INFO has no answer");
+    freeReplyObject(r);
+    return st;
+}
+
+/* Ends the connection that was lost, in case the server has not noticed, and learns the number of
+ * this one.  A user who may do neither has checksums alone against commands that come late. */
+static usm_status take_over(usm_valkey_server *v)
+{
+    redisReply *r;
+
+    if (v->old_client_id) {
+        r = redisCommand(v->link, "CLIENT KILL ID %lld", v->old_client_id);
+        if (!r)
+            return fail_link(v);
+        freeReplyObject(r);
+        v->old_client_id = 0;
+    }
+    r = redisCommand(v->link, "CLIENT ID");
+    if (!r)
+        return fail_link(v);
+    v->client_id = r->type == REDIS_REPLY_INTEGER ? r->integer : 0;
+    freeReplyObject(r);
+    return USM_OK;
+}
+
+/* ---- the connection ------------------------------------------------------------------------ */
+
+static usm_status dial(usm_valkey_server *v)
+{
+    char host[HOST_ROOM];
+    int  port;
+
+    if (v->store->api->fault("valkey.connect", NULL))
+        return fail(v, USM_E_IO, "Connection refused");
+    if (v->name[0] == '/') {
+        v->link = redisConnectUnixWithTimeout(v->name, time_limit(v));
+    } else {
+        (void)usm_valkey_split(v->name, host, sizeof(host), &port); /* checked when it was parsed */
+        v->link = redisConnectWithTimeout(host, port, time_limit(v));
+    }
+    if (!v->link)
+        return fail(v, USM_E_NO_MEMORY, "no memory for a connection");
+    if (v->link->err)
+        return fail_link(v);
+    (void)fcntl(v->link->fd, F_SETFD, FD_CLOEXEC);
+    return redisSetTimeout(v->link, time_limit(v)) == REDIS_OK ? USM_OK : fail_link(v);
+}
+
+usm_status usm_valkey_connect(usm_valkey_server *v)
+{
+    usm_status st = dial(v);
+
+    if (st == USM_OK)
+        st = authenticate(v);
+    if (st == USM_OK)
+        st = ask(v);
+    if (st == USM_OK)
+        st = take_over(v);
+    if (st != USM_OK) {
+        usm_valkey_disconnect(v);
+        return st;
+    }
+    (void)redisEnableKeepAlive(v->link);
+    v->functions              = usm_valkey_reply_functions;
+    v->link->reader->fn       = &v->functions;
+    v->link->reader->privdata = v;
+    v->link->reader->maxbuf   = 0; /* it keeps its buffer */
+    v->link->flags &= ~REDIS_BLOCK;
+    return USM_OK;
+}
+
+void usm_valkey_disconnect(usm_valkey_server *v)
+{
+    if (v->link)
+        redisFree(v->link);
+    v->link = NULL;
+}

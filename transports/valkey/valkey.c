@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The transport over Valkey and Redis servers: blocks as values under keys of this process.  This
+ * file has the table; internal.h lists the other parts.
+ *
+ * With several servers, block n is on server n modulo their number; blocks in two places at once
+ * are copies of two tiers (USM_SPILL_REPLICAS).  A key is "prefix:random number of the store:block",
+ * so that no two programs, and no two stores of one, share a key. */
+#include "internal.h"
+
+#include "base/inline/module.h"
+#include "base/inline/plural.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+#define SECRET_SIZE ((size_t)4096)
+#define SMALL       ((size_t)256 << 10) /* blocks up to this size need more transfers in flight */
+#define DEPTH_LARGE 16u
+
+/* ---- the password --------------------------------------------------------------------- */
+
+static usm_status read_password(usm_valkey_store *s, const char *path)
+{
+    char          words[128];
+    const int64_t n = s->api->os->secret_read(path, s->password, SECRET_SIZE);
+
+    if (n < 0 && errno == EPERM)
+        return s->api->report(USM_E_KEY,
+                              "USM_VALKEY_PASSWORD_FILE=%.200s belongs to somebody else, or others "
+                              "may read it: chmod 600 %.200s",
+                              path, path);
+    if (n < 0)
+        return s->api->report(USM_E_KEY, "USM_VALKEY_PASSWORD_FILE=%.200s cannot be read: %s", path,
+                              strerror_r(errno, words, sizeof(words)));
+    s->npassword = (size_t)n;
+    while (s->npassword > 0 && strchr("\r\n", s->password[s->npassword - 1]))
+        s->npassword--;
+    if (s->npassword == 0)
+        return s->api->report(USM_E_KEY, "USM_VALKEY_PASSWORD_FILE=%.200s is empty", path);
+    return USM_OK;
+}
+
+static void drop_password(usm_valkey_store *s)
+{
+    s->api->os->secret_unmap(s->password, SECRET_SIZE);
+    s->password = NULL;
+}
+
+static usm_status take_password(usm_valkey_store *s)
+{
+    const usm_host_api *api  = s->api;
+    const char         *path = api->setting("valkey_password_file");
+    usm_status          st   = USM_OK;
+
+    s->password = api->os->secret_map(SECRET_SIZE);
+    if (!s->password)
+        return api->report(USM_E_NO_MEMORY, "no memory for a password");
+    s->npassword = api->take_secret("valkey_password", s->password, SECRET_SIZE);
+    if (s->npassword >= SECRET_SIZE)
+        st =
+            api->report(USM_E_KEY, "USM_VALKEY_PASSWORD is longer than %zu bytes", SECRET_SIZE - 1);
+    else if (s->npassword == 0 && path && *path)
+        st = read_password(s, path);
+    if (st != USM_OK || s->npassword == 0)
+        drop_password(s);
+    return st;
+}
+
+/* ---- open, close ---------------------------------------------------------------------- */
+
+static void stop_servers(usm_valkey_store *s)
+{
+    for (unsigned i = 0; i < s->nservers; i++)
+        usm_valkey_server_destroy(s->servers[i]);
+}
+
+/* All connect at the same time. */
+static usm_status start_servers(usm_valkey_store *s)
+{
+    usm_status st = USM_OK;
+
+    for (size_t i = 0; i < s->config.nhosts && st == USM_OK; i++) {
+        st = usm_valkey_server_create(s, (unsigned)i, s->config.hosts[i], &s->servers[i]);
+        s->nservers += st == USM_OK;
+    }
+    for (unsigned i = 0; i < s->nservers && st == USM_OK; i++)
+        st = usm_valkey_server_await(s->servers[i]);
+    if (st != USM_OK)
+        stop_servers(s);
+    return st;
+}
+
+static usm_status prepare(usm_valkey_store *s, const usm_transport_params *params)
+{
+    const usm_host_api *api = params->api;
+    usm_status          st;
+
+    if (params->home)
+        return api->report(USM_E_NOT_SUPPORTED, "a server of the transport valkey is no file");
+    if (!usm_is_pow2(params->block_size) || params->block_size < PAGE_SIZE)
+        return api->report(USM_E_INVALID, "a block of %zu bytes is not a power of two from 4096 on",
+                           params->block_size);
+    st = usm_valkey_parse(api, params->config ? params->config : "", &s->config);
+    if (st != USM_OK)
+        return st;
+    if (s->config.tls)
+        return api->report(USM_E_NOT_SUPPORTED,
+                           "the transport valkey was built without TLS, which hiredis has from "
+                           "version 1.0 on: use a socket's path, loopback or a tunnel");
+    if (getrandom(&s->id, sizeof(s->id), 0) != (ssize_t)sizeof(s->id))
+        return api->report(USM_E_SYSTEM, "the system gives no random number");
+    return USM_OK;
+}
+
+static usm_status valkey_open(const usm_transport_params *params, void **store)
+{
+    const usm_host_api *api = params->api;
+    usm_valkey_store   *s;
+    usm_status          st;
+
+    if (params->struct_size != sizeof(*params))
+        return api->report(USM_E_ABI, "the transport valkey was built for another libusm");
+    s = api->heap_alloc(sizeof(*s));
+    if (!s)
+        return api->report(USM_E_NO_MEMORY, "no memory for a transport");
+    s->api        = api;
+    s->block_size = params->block_size;
+    st            = prepare(s, params);
+    if (st != USM_OK)
+        goto err_store;
+    st = usm_valkey_room_init(s);
+    if (st != USM_OK)
+        goto err_store;
+    st = take_password(s);
+    if (st != USM_OK)
+        goto err_room;
+    st = start_servers(s);
+    if (st != USM_OK)
+        goto err_password;
+    *store = s;
+    return USM_OK;
+
+err_password:
+    drop_password(s);
+err_room:
+    usm_valkey_room_fini(s);
+err_store:
+    api->heap_free(s);
+    return st;
+}
+
+static void valkey_close(void *store)
+{
+    usm_valkey_store *s = store;
+
+    if (!s)
+        return;
+    stop_servers(s);
+    drop_password(s);
+    usm_valkey_room_fini(s);
+    s->api->heap_free(s);
+}
+
+/* ---- room ------------------------------------------------------------------------------- */
+
+static usm_status valkey_reserve(void *store, uint64_t first, uint64_t n)
+{
+    return n == 0 ? USM_OK : usm_valkey_reserve(store, first, n);
+}
+
+static void valkey_forget(void *store, uint64_t first, uint64_t n)
+{
+    usm_valkey_store *s = store;
+
+    if (!usm_valkey_forget(s, first, n))
+        return;
+    for (unsigned i = 0; i < s->nservers; i++)
+        usm_valkey_server_ring(s->servers[i]);
+}
+
+static usm_status valkey_capacity(void *store, usm_transport_capacity *capacity)
+{
+    usm_valkey_store      *s     = store;
+    const unsigned         depth = s->block_size <= SMALL ? WINDOW : DEPTH_LARGE * s->nservers;
+    usm_transport_capacity c     = {.total = usm_valkey_limit(s),
+                                    .used  = usm_load_relaxed(&s->room.nused) * s->block_size,
+                                    .depth = depth < WINDOW ? depth : WINDOW,
+                                    .is_volatile_memory = true};
+
+    c.available = c.total > c.used ? c.total - c.used : 0;
+    *capacity   = c;
+    return USM_OK;
+}
+
+/* ---- transfers --------------------------------------------------------------------------- */
+
+static void valkey_submit(void *store, usm_transfer *list)
+{
+    usm_valkey_store *s = store;
+    usm_transfer     *next;
+
+    for (usm_transfer *t = list; t; t = next) {
+        next = t->next;
+        if (t->size == 0 || t->offset > s->block_size || t->size > s->block_size - t->offset ||
+            ((t->size | t->offset) & (PAGE_SIZE - 1)) != 0 || !usm_is_aligned(t->data, PAGE_SIZE)) {
+            usm_valkey_finish(t, s->api->report(USM_E_INVALID,
+                                                "a transfer of %zu bytes at %zu of a block of %zu "
+                                                "is not made of whole pages of it",
+                                                t->size, t->offset, s->block_size));
+            continue;
+        }
+        *usm_valkey_piece_of(t) = (usm_valkey_piece){0};
+        usm_valkey_server_add(s->servers[t->block % s->nservers], t);
+    }
+}
+
+/* Memory: what was acknowledged exists for as long as its server. */
+static usm_status valkey_sync(void *store)
+{
+    (void)store;
+    return USM_OK;
+}
+
+static void valkey_describe(void *store, char *text, size_t cap)
+{
+    usm_valkey_store *s    = store;
+    uint64_t          lost = 0;
+    size_t            n;
+
+    if (cap == 0)
+        return;
+    n = (size_t)snprintf(text, cap, "%u %s", s->nservers,
+                         usm__plural(s->nservers, "server", "servers"));
+    for (unsigned i = 0; i < s->nservers && n < cap; i++) {
+        const usm_valkey_server *v = s->servers[i];
+
+        lost += usm_load_relaxed(&v->lost);
+        n += (size_t)snprintf(text + n, cap - n, "%s%s%s", i ? ", " : ": ", v->name,
+                              usm_load_relaxed(&v->is_connected) ? "" : " (not connected)");
+    }
+    if (n < cap)
+        n += (size_t)snprintf(text + n, cap - n, "; keys %s:%016llx:*, renewed within %u s",
+                              s->config.prefix, (unsigned long long)s->id,
+                              (unsigned)s->config.ttl_s);
+    if (n < cap && s->config.quota != UINT64_MAX)
+        n += (size_t)snprintf(text + n, cap - n, ", quota %llu MiB",
+                              (unsigned long long)(s->config.quota >> 20));
+    if (n < cap && lost > 0)
+        (void)snprintf(text + n, cap - n, "; %llu %s no longer there", (unsigned long long)lost,
+                       usm__plural(lost, "block was", "blocks were"));
+}
+
+static const usm_transport_ops ops = {
+    .abi         = USM_MODULE_ABI,
+    .struct_size = sizeof(ops),
+    .name        = "valkey",
+
+    .open     = valkey_open,
+    .close    = valkey_close,
+    .capacity = valkey_capacity,
+    .reserve  = valkey_reserve,
+    .forget   = valkey_forget,
+    .submit   = valkey_submit,
+    .sync     = valkey_sync,
+    .describe = valkey_describe,
+};
+
+USM_API usm_transport_entry_fn usm_transport_entry;
+
+const usm_transport_ops *usm_transport_entry(const usm_host_api *api)
+{
+    return usm_module_fits(api, "the transport valkey") ? &ops : NULL;
+}
