@@ -12,9 +12,9 @@
  * EXPIRE removes it should this process not live to do so).  A key that is not there is never taken for a block: GET answers nil, GETRANGE
  * nothing.
  *
- * Bytes are sent from where they lie, in one call with the text around them.  hiredis parses the
- * replies; its functions for new objects are replaced, so that a block's bytes are copied out of
- * its buffer straight to their destination. */
+ * Bytes are sent from where they lie, in one call with the text around them, and received to where
+ * they belong.  hiredis parses all other replies, line by line; its functions for new objects are
+ * replaced, so that it allocates none. */
 #include "internal.h"
 
 #include <errno.h>
@@ -22,7 +22,9 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-#define ASIDE 16u /* commands of a batch that are not transfers */
+#define ASIDE    16u  /* commands of a batch that are not transfers                  */
+#define TURNS    16   /* receives without a look at what is to be sent               */
+#define KEPT_MAX 4096 /* bytes without a line end that are kept until there are more */
 
 /* ---- writing ------------------------------------------------------------------------- */
 
@@ -83,13 +85,23 @@ static void put_expire(usm_valkey_server *v, uint64_t block)
 static void note_sent(usm_valkey_server *v, usm_valkey_kind kind, usm_transfer *t)
 {
     v->sent[v->sent_end++ % SENT_MAX] = (usm_valkey_sent){t, kind};
-    v->flying += t != NULL;
+    if (!t)
+        return;
+    v->flying++;
+    v->flying_bytes += t->size;
 }
 
 static bool fits(const usm_valkey_server *v)
 {
     return v->batch.used + COMMAND_MAX <= TEXT_MAX && v->batch.nparts + 4 <= PARTS_MAX &&
            usm_valkey_nsent(v) + 8 <= SENT_MAX;
+}
+
+/* A server copies each value that it is to send before it sends the first of them, so many large
+ * ones at a time are slower than a few. */
+static bool has_window(const usm_valkey_server *v)
+{
+    return v->flying < WINDOW && (v->flying < 2 || v->flying_bytes < WINDOW_BYTES);
 }
 
 static void put_remove(usm_valkey_server *v, uint64_t block)
@@ -177,7 +189,7 @@ void usm_valkey_fill(usm_valkey_server *v)
          n++)
         put_remove(v, block);
     put_renewals(v);
-    while (v->waiting && v->flying < WINDOW && fits(v)) {
+    while (v->waiting && has_window(v) && fits(v)) {
         usm_transfer *t = v->waiting;
 
         v->waiting = t->next;
@@ -406,6 +418,7 @@ static void on_reply(usm_valkey_server *v)
     if (!sent.transfer)
         return;
     v->flying--;
+    v->flying_bytes -= sent.transfer->size;
     usm_valkey_finish(sent.transfer, st);
 }
 
@@ -431,27 +444,128 @@ static bool parse(usm_valkey_server *v)
     }
 }
 
+/* ---- receiving ------------------------------------------------------------------------- */
+
+/* Bytes that were received, from `at` on. */
+typedef struct span {
+    const char *at;
+    size_t      size;
+} span;
+
+static void skip(span *s, size_t n)
+{
+    s->at += n;
+    s->size -= n;
+}
+
+/* If a block of the size that is wanted begins here, its bytes go to where they belong, past
+ * hiredis: those that are here by a copy, the others as they are received.  False: something else
+ * begins here, or too little of it is here. */
+static bool begin_block(usm_valkey_server *v, span *s)
+{
+    const usm_valkey_sent *sent = oldest(v);
+    char                   head[32];
+    int                    n;
+    size_t                 here;
+
+    if (!sent || sent->kind != USM_VALKEY_FETCH || v->link->reader->len > v->link->reader->pos)
+        return false;
+    n = snprintf(head, sizeof(head), "$%zu\r\n", sent->transfer->size);
+    if (s->size < (size_t)n || memcmp(s->at, head, (size_t)n) != 0)
+        return false;
+    skip(s, (size_t)n);
+    here = usm_min_size(s->size, sent->transfer->size);
+    memcpy(sent->transfer->data, s->at, here);
+    skip(s, here);
+    v->block_left = sent->transfer->size - here;
+    v->end_left   = 2;
+    return true;
+}
+
+/* The line end behind a block. */
+static void end_block(usm_valkey_server *v, span *s)
+{
+    const size_t n = usm_min_size(s->size, v->end_left);
+
+    skip(s, n);
+    v->end_left -= (unsigned)n;
+    if (v->end_left > 0)
+        return;
+    v->reply.type = REDIS_REPLY_STRING;
+    v->reply.size = oldest(v)->transfer->size;
+    on_reply(v);
+}
+
+/* Hands a line to hiredis, so that what is behind it can be a block again.  False: the line's end
+ * is not here; *rest: it will be looked at once there is more. */
+static bool pass_line(usm_valkey_server *v, span *s, bool *rest)
+{
+    const char  *end = memchr(s->at, '\n', s->size);
+    const size_t n   = end ? (size_t)(end - s->at) + 1 : s->size;
+
+    *rest = !end && n < KEPT_MAX;
+    if (*rest)
+        return true;
+    if (v->link->reader->len > v->store->block_size + KEPT_MAX) {
+        (void)snprintf(v->why, sizeof(v->why), "its replies are longer than what was stored");
+        return false;
+    }
+    if (redisReaderFeed(v->link->reader, s->at, n) != REDIS_OK)
+        return fail(v, "receiving", ENOMEM);
+    skip(s, n);
+    return parse(v);
+}
+
+static bool take(usm_valkey_server *v, span s)
+{
+    bool rest = false;
+
+    while (s.size > 0 && !rest) {
+        if (v->end_left > 0)
+            end_block(v, &s);
+        else if (!begin_block(v, &s) && !pass_line(v, &s, &rest))
+            return false;
+        if (v->block_left > 0)
+            break;
+    }
+    memmove(v->chunk, s.at, s.size);
+    v->kept = s.size;
+    return true;
+}
+
+/* Receives the rest of a block to its place, and what is behind it. */
+static ssize_t receive_some(usm_valkey_server *v)
+{
+    const usm_valkey_sent *sent    = oldest(v);
+    struct iovec           into[2] = {{NULL, 0}, {v->chunk + v->kept, CHUNK_SIZE - v->kept}};
+    struct msghdr          m       = {.msg_iov = into, .msg_iovlen = 2};
+
+    if (v->block_left > 0)
+        into[0] = (struct iovec){
+            (char *)sent->transfer->data + sent->transfer->size - v->block_left, v->block_left};
+    if (!v->store->api->fault("valkey.receive", NULL))
+        return recvmsg(v->link->fd, &m, MSG_DONTWAIT);
+    errno = ECONNRESET;
+    return -1;
+}
+
 bool usm_valkey_receive(usm_valkey_server *v)
 {
-    ssize_t n;
+    for (int turn = 0; turn < TURNS; turn++) {
+        const ssize_t n = receive_some(v);
+        size_t        block;
 
-    do {
-        n = -1;
-        if (v->store->api->fault("valkey.receive", NULL))
-            errno = ECONNRESET;
-        else
-            n = recv(v->link->fd, v->chunk, CHUNK_SIZE, MSG_DONTWAIT);
-        if (n < 0 && errno != EINTR)
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK || fail(v, "receiving", errno);
         if (n == 0)
             return fail(v, "receiving", 0);
-        if (n < 0)
-            continue;
         v->heard_ns = usm_valkey_now();
-        if (redisReaderFeed(v->link->reader, v->chunk, (size_t)n) != REDIS_OK)
-            return fail(v, "receiving", ENOMEM);
-        if (!parse(v))
+        block       = usm_min_size((size_t)n, v->block_left);
+        v->block_left -= block;
+        if (!take(v, (span){v->chunk, v->kept + (size_t)n - block}))
             return false;
-    } while (n < 0 || (size_t)n == CHUNK_SIZE);
+    }
     return true;
 }

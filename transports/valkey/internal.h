@@ -24,18 +24,19 @@
 #include <time.h>
 #include <usm/transport.h>
 
-#define PAGE_SIZE   ((size_t)4096) /* of transfers */
-#define SERVERS_MAX 16u
-#define HOST_ROOM   256u
-#define REASON_ROOM 256u
-#define WINDOW      64u    /* most transfers in flight on a connection                      */
-#define SENT_MAX    1024u  /* commands without a reply yet; a power of two                  */
-#define TEXT_MAX    16384u /* of the commands of a batch, without the blocks' bytes         */
-#define COMMAND_MAX 2048u  /* of the commands of a transfer, without the block's bytes      */
-#define PARTS_MAX   64u    /* of a batch                                                    */
-#define KEY_ROOM    128u
-#define CHUNK_SIZE  ((size_t)256 << 10) /* most bytes that are received at a time */
-#define NS_PER_MS   UINT64_C(1000000)
+#define PAGE_SIZE    ((size_t)4096) /* of transfers */
+#define SERVERS_MAX  16u
+#define HOST_ROOM    256u
+#define REASON_ROOM  256u
+#define WINDOW       64u /* most transfers in flight on a connection                      */
+#define WINDOW_BYTES ((size_t)512 << 10) /* most bytes in flight, with two transfers at least */
+#define SENT_MAX     1024u  /* commands without a reply yet; a power of two                  */
+#define TEXT_MAX     16384u /* of the commands of a batch, without the blocks' bytes         */
+#define COMMAND_MAX  2048u  /* of the commands of a transfer, without the block's bytes      */
+#define PARTS_MAX    64u    /* of a batch                                                    */
+#define KEY_ROOM     128u
+#define CHUNK_SIZE   ((size_t)256 << 10) /* most bytes that are received at a time */
+#define NS_PER_MS    UINT64_C(1000000)
 
 typedef struct usm_valkey_config {
     char     hosts[SERVERS_MAX][HOST_ROOM]; /* "host:port", "[::1]:port", "/path/of/a/socket" */
@@ -117,17 +118,21 @@ typedef struct usm_valkey_server {
     usm_transfer             *waiting, **waiting_tail;
     usm_valkey_sent           sent[SENT_MAX]; /* [sent_first, sent_end), modulo SENT_MAX */
     unsigned                  sent_first, sent_end;
-    unsigned                  flying; /* transfers among them */
-    usm_valkey_batch          batch;
-    usm_valkey_reply          reply;
-    char                      refusal[REASON_ROOM]; /* of a command within MULTI */
-    char                     *chunk;                /* CHUNK_SIZE bytes, for receiving */
-    uint64_t                  heard_ns, down_ns, retry_ns, renew_ns;
-    uint64_t  renew_at; /* the next block to be renewed; UINT64_MAX: no round is under way */
-    long long client_id, old_client_id; /* at the server; 0: unknown */
-    char      run_id[48];               /* of the server's process   */
-    char      why[REASON_ROOM];         /* there is no connection    */
-    bool      warned_policy, warned_lost;
+    unsigned                  flying;       /* transfers among them */
+    size_t                    flying_bytes; /* of those             */
+    size_t           block_left; /* bytes of the oldest one, a fetch, that are still to come */
+    unsigned         end_left;   /* of the line end behind it                                */
+    size_t           kept;       /* bytes of chunk that are a part of a line                 */
+    usm_valkey_batch batch;
+    usm_valkey_reply reply;
+    char             refusal[REASON_ROOM]; /* of a command within MULTI */
+    char            *chunk;                /* CHUNK_SIZE bytes, for receiving */
+    uint64_t         heard_ns, down_ns, retry_ns, renew_ns;
+    uint64_t         renew_at; /* the next block to be renewed; UINT64_MAX: no round is under way */
+    long long        client_id, old_client_id; /* at the server; 0: unknown */
+    char             run_id[48];               /* of the server's process   */
+    char             why[REASON_ROOM];         /* there is no connection    */
+    bool             warned_policy, warned_lost;
 } usm_valkey_server;
 
 struct usm_valkey_store {

@@ -207,6 +207,8 @@ static void lose(usm_valkey_server *v)
         v->waiting_tail = again ? tail : &v->waiting;
     v->waiting      = again ? again : v->waiting;
     v->flying       = 0;
+    v->flying_bytes = v->block_left = v->kept = 0;
+    v->end_left                               = 0;
     v->batch.nparts = v->batch.at = 0;
     v->batch.used                 = 0;
     v->reply                      = (usm_valkey_reply){0};
