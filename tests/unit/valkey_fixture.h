@@ -14,7 +14,7 @@
 
 typedef struct server {
     pid_t pid;
-    int   port;      /* 0: the socket alone */
+    int   port, cluster_port;
     char  path[108]; /* of its socket       */
 } server;
 
@@ -49,7 +49,7 @@ static inline int server_dial(const server *s)
     return -1;
 }
 
-/* The beginning of the answer to a command; "": there is no server. */
+/* The answer to a command, as far as it comes at once; "": there is no server. */
 static inline const char *server_say(const server *s, const char *command)
 {
     static char answer[4096];

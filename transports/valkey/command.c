@@ -22,9 +22,11 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-#define ASIDE    16u  /* commands of a batch that are not transfers                  */
-#define TURNS    16   /* receives without a look at what is to be sent               */
-#define KEPT_MAX 4096 /* bytes without a line end that are kept until there are more */
+#define ASIDE         16u /* commands of a batch that are not transfers                  */
+#define TURNS         16  /* receives without a look at what is to be sent               */
+#define REDIRECTS_MAX 16u /* of a transfer */
+#define HOLD_NS       (50 * NS_PER_MS) /* before a cluster that is down is asked again */
+#define KEPT_MAX      4096 /* bytes without a line end that are kept until there are more */
 
 /* ---- writing ------------------------------------------------------------------------- */
 
@@ -61,11 +63,10 @@ static void put_number(usm_valkey_batch *b, uint64_t number)
 
 static void put_key(const usm_valkey_server *v, usm_valkey_batch *b, uint64_t block)
 {
-    char key[KEY_ROOM];
-    int  n = snprintf(key, sizeof(key), "%s:%016llx:%llx", v->store->config.prefix,
-                      (unsigned long long)v->store->id, (unsigned long long)block);
+    char         key[KEY_ROOM];
+    const size_t n = usm_valkey_key(v->store, block, key);
 
-    put(b, "$%d\r\n%s\r\n", n, key);
+    put(b, "$%zu\r\n%s\r\n", n, key);
 }
 
 static void put_data(usm_valkey_batch *b, const usm_transfer *t)
@@ -189,12 +190,17 @@ void usm_valkey_fill(usm_valkey_server *v)
          n++)
         put_remove(v, block);
     put_renewals(v);
-    while (v->waiting && has_window(v) && fits(v)) {
+    while (v->waiting && v->hold_ns == 0 && has_window(v) && fits(v)) {
         usm_transfer *t = v->waiting;
 
         v->waiting = t->next;
         if (!v->waiting)
             v->waiting_tail = &v->waiting;
+        if (usm_valkey_piece_of(t)->asks) {
+            put(&v->batch, "*1\r\n$6\r\nASKING\r\n");
+            note_sent(v, USM_VALKEY_QUEUED, NULL);
+            usm_valkey_piece_of(t)->asks = false;
+        }
         if (t->op == USM_TRANSFER_STORE)
             put_store(v, t);
         else
@@ -399,27 +405,68 @@ static usm_status judge(usm_valkey_server *v, const usm_valkey_sent *sent)
     return lose(v, t);
 }
 
+/* Another server of the cluster has the block, or will: the transfer goes on there, or here a little
+ * later.  False: the error has another reason. */
+static bool goes_on(usm_valkey_server *v, usm_transfer *t, const char *words)
+{
+    usm_valkey_piece  *piece = usm_valkey_piece_of(t);
+    usm_valkey_server *other = usm_valkey_redirect(v->store, words);
+    const uint64_t     now   = usm_valkey_now();
+
+    if (other && ++piece->redirects <= REDIRECTS_MAX) {
+        piece->asks = strncmp(words, "ASK", 3) == 0;
+        usm_valkey_server_add(other, t);
+        return true;
+    }
+    if (strncmp(words, "CLUSTERDOWN", 11) != 0 && strncmp(words, "TRYAGAIN", 8) != 0)
+        return false;
+    if (piece->refused_ns == 0)
+        piece->refused_ns = now;
+    if (now - piece->refused_ns >= usm_valkey_timeout_ns(v))
+        return false;
+    v->hold_ns = now + HOLD_NS;
+    usm_valkey_server_add(v, t);
+    return true;
+}
+
+static void end_transfer(usm_valkey_server *v, const usm_valkey_sent *sent)
+{
+    char       words[REASON_ROOM];
+    usm_status st = USM_OK;
+
+    memcpy(words, v->refusal[0] ? v->refusal : v->reply.text, sizeof(words));
+    v->flying--;
+    v->flying_bytes -= sent->transfer->size;
+    v->sent_first++;
+    if (!words[0] || !usm_load_relaxed(&v->store->is_cluster) ||
+        !goes_on(v, sent->transfer, words)) {
+        st            = judge(v, sent);
+        v->refusal[0] = '\0';
+        v->reply      = (usm_valkey_reply){0};
+        usm_valkey_finish(sent->transfer, st);
+        return;
+    }
+    v->refusal[0] = '\0';
+    v->reply      = (usm_valkey_reply){0};
+}
+
 static void on_reply(usm_valkey_server *v)
 {
     const usm_valkey_sent sent = *oldest(v);
-    usm_status            st   = USM_OK;
 
+    if (sent.transfer) {
+        end_transfer(v, &sent);
+        return;
+    }
     if (sent.kind == USM_VALKEY_QUEUED && v->reply.text[0])
         memcpy(v->refusal, v->reply.text, sizeof(v->refusal));
     if (sent.kind == USM_VALKEY_RENEW && v->reply.type == REDIS_REPLY_INTEGER &&
         v->reply.integer == 0)
         note_lost(v);
-    if (sent.transfer) {
-        st            = judge(v, &sent);
-        v->refusal[0] = '\0';
-    }
+    if (sent.kind == USM_VALKEY_RENEW && v->reply.text[0])
+        (void)usm_valkey_redirect(v->store, v->reply.text); /* for the next round */
     v->reply = (usm_valkey_reply){0};
     v->sent_first++;
-    if (!sent.transfer)
-        return;
-    v->flying--;
-    v->flying_bytes -= sent.transfer->size;
-    usm_valkey_finish(sent.transfer, st);
 }
 
 /* Everything that hiredis has got is parsed. */

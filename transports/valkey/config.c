@@ -84,7 +84,7 @@ static bool add_host(const char *text, size_t n, usm_valkey_config *c)
     char host[HOST_ROOM];
     int  port;
 
-    if (c->nhosts == SERVERS_MAX || n >= HOST_ROOM)
+    if (c->nhosts == HOSTS_MAX || n >= HOST_ROOM)
         return false;
     memcpy(c->hosts[c->nhosts], text, n);
     c->hosts[c->nhosts++][n] = '\0';
@@ -112,7 +112,7 @@ usm_status usm_valkey_parse(const usm_host_api *api, const char *text, usm_valke
                                "the transport valkey cannot take \"%.*s\": allowed are up to %u "
                                "servers (host[:port], or the path of a socket) and %s, separated "
                                "by commas",
-                               (int)usm_min_size(n, 128), at, SERVERS_MAX, options);
+                               (int)usm_min_size(n, 128), at, HOSTS_MAX, options);
         at += n;
         at += *at == ',';
     }

@@ -130,14 +130,49 @@ static void look_at_memory(usm_valkey_server *v, const char *info)
         v->name, text);
 }
 
+/* Which server has which slots. */
+static usm_status ask_for_slots(usm_valkey_server *v, const char *name)
+{
+    redisReply *r = redisCommand(v->link, "CLUSTER SLOTS");
+    usm_status  st;
+
+    if (!r)
+        return fail_link(v);
+    if (r->type == REDIS_REPLY_ERROR)
+        st = fail(v, USM_E_IO, "%.200s", r->str);
+    else if (usm_valkey_learn(v->store, r, name))
+        st = USM_OK;
+    else
+        st = fail(v, USM_E_IO, "its cluster has not dealt out its slots");
+    freeReplyObject(r);
+    return st;
+}
+
+/* The first node that answers says where the slots are; then blocks go by their keys. */
+static usm_status join_cluster(usm_valkey_server *v)
+{
+    usm_valkey_store *s = v->store;
+    usm_status        st;
+
+    if (usm_load_relaxed(&s->is_cluster))
+        return USM_OK;
+    st = ask_for_slots(v, v->name);
+    if (st == USM_OK)
+        usm_store_release(&s->is_cluster, true); /* pairs with usm_valkey_route() */
+    return st;
+}
+
 static usm_status look_at_info(usm_valkey_server *v, const char *info)
 {
     char text[64] = "";
 
     if (find(info, "loading", text, sizeof(text)) && strcmp(text, "1") == 0)
         return fail(v, USM_E_AGAIN, "it is loading its data");
+    look_at_memory(v, info);
     if (find(info, "redis_mode", text, sizeof(text)) && strcmp(text, "cluster") == 0)
-        return fail(v, USM_E_IO, "it is a node of a cluster, which libusm does not serve");
+        return join_cluster(v);
+    if (usm_load_relaxed(&v->store->is_cluster))
+        return fail(v, USM_E_IO, "it is no node of the cluster that other servers are nodes of");
     if (find(info, "role", text, sizeof(text)) && strcmp(text, "master") != 0)
         return fail(v, USM_E_IO, "it is a replica, which takes no stores; name its master");
     if (find(info, "run_id", text, sizeof(text))) {
@@ -147,7 +182,6 @@ static usm_status look_at_info(usm_valkey_server *v, const char *info)
                                v->name);
         (void)snprintf(v->run_id, sizeof(v->run_id), "%.47s", text);
     }
-    look_at_memory(v, info);
     return USM_OK;
 }
 
@@ -201,17 +235,17 @@ static usm_status take_over(usm_valkey_server *v)
 
 /* ---- the connection ------------------------------------------------------------------------ */
 
-static usm_status dial(usm_valkey_server *v)
+static usm_status dial(usm_valkey_server *v, const char *name)
 {
     char host[HOST_ROOM];
     int  port;
 
     if (v->store->api->fault("valkey.connect", NULL))
         return fail(v, USM_E_IO, "Connection refused");
-    if (v->name[0] == '/') {
-        v->link = redisConnectUnixWithTimeout(v->name, time_limit(v));
+    if (name[0] == '/') {
+        v->link = redisConnectUnixWithTimeout(name, time_limit(v));
     } else {
-        (void)usm_valkey_split(v->name, host, sizeof(host), &port); /* checked when it was parsed */
+        (void)usm_valkey_split(name, host, sizeof(host), &port); /* checked when it was parsed */
         v->link = redisConnectWithTimeout(host, port, time_limit(v));
     }
     if (!v->link)
@@ -224,7 +258,7 @@ static usm_status dial(usm_valkey_server *v)
 
 usm_status usm_valkey_connect(usm_valkey_server *v)
 {
-    usm_status st = dial(v);
+    usm_status st = dial(v, v->name);
 
     if (st == USM_OK)
         st = authenticate(v);
@@ -250,4 +284,27 @@ void usm_valkey_disconnect(usm_valkey_server *v)
     if (v->link)
         redisFree(v->link);
     v->link = NULL;
+}
+
+void usm_valkey_ask_others(usm_valkey_server *v)
+{
+    usm_valkey_store *s  = v->store;
+    const unsigned    n  = usm_load_acquire(&s->nservers);
+    usm_status        st = USM_E_IO;
+    char              why[REASON_ROOM];
+
+    memcpy(why, v->why, sizeof(why)); /* of this server stays */
+    for (unsigned i = 0; i < n && st != USM_OK; i++) {
+        const usm_valkey_server *other = s->servers[i];
+
+        if (other == v || !usm_load_relaxed(&other->is_connected))
+            continue;
+        st = dial(v, other->name);
+        if (st == USM_OK)
+            st = authenticate(v);
+        if (st == USM_OK)
+            st = ask_for_slots(v, other->name);
+        usm_valkey_disconnect(v);
+    }
+    memcpy(v->why, why, sizeof(v->why));
 }

@@ -3,6 +3,7 @@
  *
  *     valkey.c    the table: open, close, submit, capacity
  *     config.c    the text after "valkey:"
+ *     slots.c     which server a block is on; clusters
  *     room.c      which blocks are reserved, stored, or to be removed; the quota
  *     connect.c   a connection: TLS, password, what the server says of itself
  *     server.c    the thread of a server: transfers that wait, lost connections, silence
@@ -25,7 +26,9 @@
 #include <usm/transport.h>
 
 #define PAGE_SIZE    ((size_t)4096) /* of transfers */
-#define SERVERS_MAX  16u
+#define SERVERS_MAX  64u
+#define HOSTS_MAX    16u    /* that USM_SPILL may name */
+#define SLOTS        16384u /* of a cluster */
 #define HOST_ROOM    256u
 #define REASON_ROOM  256u
 #define WINDOW       64u /* most transfers in flight on a connection                      */
@@ -39,7 +42,7 @@
 #define NS_PER_MS    UINT64_C(1000000)
 
 typedef struct usm_valkey_config {
-    char     hosts[SERVERS_MAX][HOST_ROOM]; /* "host:port", "[::1]:port", "/path/of/a/socket" */
+    char     hosts[HOSTS_MAX][HOST_ROOM]; /* "host:port", "[::1]:port", "/path/of/a/socket" */
     size_t   nhosts;
     char     user[64], prefix[48];
     uint64_t quota;      /* bytes; UINT64_MAX: none                                  */
@@ -96,8 +99,9 @@ typedef struct usm_valkey_server {
     /* fixed after open */
     usm_valkey_store *store;
     unsigned          index;
-    const char       *name; /* of config.hosts */
-    int               bell; /* an eventfd that wakes the thread */
+    char              name[HOST_ROOM];
+    bool              is_named; /* by the user: open() waits for its first connection */
+    int               bell;     /* an eventfd that wakes the thread */
     pthread_mutex_t   lock;
     pthread_cond_t    changed;
     /* guarded by lock */
@@ -128,6 +132,7 @@ typedef struct usm_valkey_server {
     char             refusal[REASON_ROOM]; /* of a command within MULTI */
     char            *chunk;                /* CHUNK_SIZE bytes, for receiving */
     uint64_t         heard_ns, down_ns, retry_ns, renew_ns;
+    uint64_t         hold_ns;  /* until then no transfers are sent: the cluster is down */
     uint64_t         renew_at; /* the next block to be renewed; UINT64_MAX: no round is under way */
     long long        client_id, old_client_id; /* at the server; 0: unknown */
     char             run_id[48];               /* of the server's process   */
@@ -138,21 +143,30 @@ typedef struct usm_valkey_server {
 struct usm_valkey_store {
     const usm_host_api *api;
     /* fixed after open */
-    size_t             block_size;
-    usm_valkey_config  config;
-    char              *password; /* of os->secret_map(); NULL: none */
-    size_t             npassword;
-    uint64_t           id; /* random; a part of each key */
+    size_t            block_size;
+    usm_valkey_config config;
+    char             *password; /* of os->secret_map(); NULL: none */
+    size_t            npassword;
+    uint64_t          id;   /* random; a part of each key */
+    usm_valkey_room   room; /* has a lock of its own */
+    pthread_mutex_t   lock; /* of the list of servers */
+    /* changed under the lock; the first nservers are fixed and read without it */
     usm_valkey_server *servers[SERVERS_MAX];
-    unsigned           nservers;
-    usm_valkey_room    room; /* has a lock of its own */
+    _Atomic(unsigned)  nservers;
+    bool               is_closing; /* under the lock: none is added any more */
+    /* atomic; of a cluster */
+    _Atomic(bool)    is_cluster;
+    _Atomic(uint8_t) slots[SLOTS]; /* the index of each slot's server */
 };
 
 /* The transport's data in a transfer. */
 typedef struct usm_valkey_piece {
     uint32_t attempts; /* connections that were lost with it in flight */
-    bool     creates;  /* it stores a part of a block that has no key  */
+    uint32_t redirects;
+    bool     creates; /* it stores a part of a block that has no key  */
     bool     was_sent;
+    bool     asks;       /* the next server has the key, but not yet its slot (ASK) */
+    uint64_t refused_ns; /* when a cluster first answered that it is down; 0: never */
 } usm_valkey_piece;
 
 _Static_assert(sizeof(usm_valkey_piece) <= sizeof(((usm_transfer *)0)->opaque), "fits");
@@ -194,7 +208,7 @@ usm_status usm_valkey_room_init(usm_valkey_store *s);
 void       usm_valkey_room_fini(usm_valkey_store *s);
 usm_status usm_valkey_reserve(usm_valkey_store *s, uint64_t first, uint64_t n);
 /* Bytes that the quota and all servers allow; UINT64_MAX: no limit is known. */
-uint64_t usm_valkey_limit(const usm_valkey_store *s);
+uint64_t usm_valkey_limit(usm_valkey_store *s);
 /* Returns whether a server has to be told. */
 bool usm_valkey_forget(usm_valkey_store *s, uint64_t first, uint64_t n);
 /* The block is about to be stored.  Returns whether it has a key; *is_stale: an old key of it is
@@ -208,7 +222,21 @@ void usm_valkey_drop(usm_valkey_store *s, uint64_t block);
 bool usm_valkey_next_stale(usm_valkey_store *s, unsigned server, uint64_t *block);
 bool usm_valkey_next_stored(usm_valkey_store *s, unsigned server, uint64_t *block);
 
+/* slots.c */
+/* The length of the block's key. */
+size_t usm_valkey_key(const usm_valkey_store *s, uint64_t block, char key[KEY_ROOM]);
+/* The index of the block's server. */
+unsigned usm_valkey_route(usm_valkey_store *s, uint64_t block);
+/* The server of that name, which is added if it is new.  NULL: there is no room or memory. */
+usm_valkey_server *usm_valkey_server_of(usm_valkey_store *s, const char *name);
+/* The server that an error, MOVED or ASK, names; NULL: it is another error. */
+usm_valkey_server *usm_valkey_redirect(usm_valkey_store *s, const char *words);
+/* Takes over what `asked` answered to CLUSTER SLOTS; false: it makes no sense. */
+bool usm_valkey_learn(usm_valkey_store *s, const redisReply *reply, const char *asked);
+
 /* connect.c */
+/* Has another server of the cluster tell which server has which slots; v has no connection. */
+void usm_valkey_ask_others(usm_valkey_server *v);
 /* Makes the connection: v->link.  USM_E_AGAIN: the server is loading its data; USM_E_KEY: it wants
  * another password; USM_E_IO.  v->why has the reason. */
 usm_status usm_valkey_connect(usm_valkey_server *v);
@@ -240,7 +268,9 @@ usm_status usm_valkey_server_create(usm_valkey_store *s, unsigned index, const c
                                     usm_valkey_server **server);
 /* Waits for the first connection: USM_E_IO, USM_E_KEY. */
 usm_status usm_valkey_server_await(usm_valkey_server *v);
-/* Removes the blocks that are stored there.  NULL is fine. */
+/* Removes the blocks that are stored there, and ends the thread. */
+void usm_valkey_server_stop(usm_valkey_server *v);
+/* All servers are stopped: their threads look at each other. */
 void usm_valkey_server_destroy(usm_valkey_server *v);
 /* Hands one transfer to the server's thread. */
 void usm_valkey_server_add(usm_valkey_server *v, usm_transfer *t);

@@ -53,11 +53,14 @@ static bool cover(usm_valkey_store *s, uint64_t n)
     return true;
 }
 
-uint64_t usm_valkey_limit(const usm_valkey_store *s)
+uint64_t usm_valkey_limit(usm_valkey_store *s)
 {
-    uint64_t sum = 0;
+    const unsigned n   = usm_load_acquire(&s->nservers);
+    uint64_t       sum = 0;
 
-    for (unsigned i = 0; i < s->nservers; i++) {
+    if (usm_load_relaxed(&s->is_cluster))
+        return s->config.quota; /* the keys of others are not spread as evenly as ours */
+    for (unsigned i = 0; i < n; i++) {
         const uint64_t maximum = usm_load_relaxed(&s->servers[i]->maximum);
 
         if (maximum == 0)
@@ -136,12 +139,12 @@ void usm_valkey_drop(usm_valkey_store *s, uint64_t block)
 }
 
 /* The lock is held. */
-static bool next(const usm_valkey_store *s, const uint64_t *bits, unsigned server, uint64_t *block)
+static bool next(usm_valkey_store *s, const uint64_t *bits, unsigned server, uint64_t *block)
 {
     for (uint64_t i = *block; i < s->room.nbits; i++) {
         if (bits[i / 64] >> (i % 64) == 0)
             i |= 63; /* none is left in this word */
-        else if (has(bits, i) && i % s->nservers == server) {
+        else if (has(bits, i) && usm_valkey_route(s, i) == server) {
             *block = i;
             return true;
         }

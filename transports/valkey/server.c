@@ -143,8 +143,12 @@ static bool exchange(usm_valkey_server *v)
     begin_renewal(v, now);
     if (usm_valkey_nsent(v) == 0)
         v->heard_ns = now;
+    if (now >= v->hold_ns)
+        v->hold_ns = 0;
     if (!send_all(v))
         return false;
+    if (v->hold_ns > 0 && v->hold_ns < until)
+        until = v->hold_ns;
     if (usm_valkey_nsent(v) > 0 && v->heard_ns + usm_valkey_timeout_ns(v) < until)
         until = v->heard_ns + usm_valkey_timeout_ns(v);
     ready = sleep_until(v, until);
@@ -225,6 +229,30 @@ static void set_connected(usm_valkey_server *v)
     usm_store_relaxed(&v->is_connected, true);
 }
 
+/* What another server has by now goes there. */
+static void pass_on(usm_valkey_server *v)
+{
+    usm_transfer *list = v->waiting, *next;
+
+    if (!usm_load_relaxed(&v->store->is_cluster))
+        return;
+    usm_valkey_ask_others(v);
+    v->waiting      = NULL;
+    v->waiting_tail = &v->waiting;
+    for (; list; list = next) {
+        const unsigned to = usm_valkey_route(v->store, list->block);
+
+        next = list->next;
+        if (to != v->index) {
+            usm_valkey_server_add(v->store->servers[to], list);
+            continue;
+        }
+        list->next       = NULL;
+        *v->waiting_tail = list;
+        v->waiting_tail  = &list->next;
+    }
+}
+
 static void reconnect(usm_valkey_server *v)
 {
     const uint64_t fails_ns = v->down_ns + usm_valkey_timeout_ns(v);
@@ -237,6 +265,7 @@ static void reconnect(usm_valkey_server *v)
             set_connected(v);
             return;
         }
+        pass_on(v);
         now         = usm_valkey_now();
         v->retry_ns = now + RETRY_NS;
         if (now >= fails_ns)
@@ -292,7 +321,7 @@ static void remove_all(usm_valkey_server *v)
 static void serve(void *arg)
 {
     usm_valkey_server *v  = arg;
-    const usm_status   st = connect_first(v);
+    const usm_status   st = v->is_named ? connect_first(v) : USM_OK;
 
     lock(v);
     v->status = st;
@@ -300,7 +329,8 @@ static void serve(void *arg)
     v->has_answer = true;
     (void)pthread_cond_broadcast(&v->changed);
     unlock(v);
-    if (st == USM_OK)
+    v->down_ns = usm_valkey_now();
+    if (v->link)
         set_connected(v);
     while (st == USM_OK && take(v)) {
         if (!v->link)
@@ -317,7 +347,7 @@ static void serve(void *arg)
     unlock(v);
 }
 
-static void destroy(usm_valkey_server *v)
+void usm_valkey_server_destroy(usm_valkey_server *v)
 {
     const usm_host_api *api = v->store->api;
 
@@ -334,8 +364,8 @@ static usm_valkey_server *create(usm_valkey_store *s, const char *name)
 
     if (!v)
         return NULL;
-    v->store        = s;
-    v->name         = name;
+    v->store = s;
+    (void)snprintf(v->name, sizeof(v->name), "%s", name);
     v->tail         = &v->head;
     v->waiting_tail = &v->waiting;
     v->renew_at     = NEVER;
@@ -370,10 +400,11 @@ usm_status usm_valkey_server_create(usm_valkey_store *s, unsigned index, const c
     if (!v)
         return api->report(USM_E_NO_MEMORY, "no memory for a connection to the server %s", name);
     v->index      = index;
+    v->is_named   = index < s->config.nhosts && strcmp(s->config.hosts[index], name) == 0;
     v->has_thread = true;
     error         = api->os->thread(serve, v, "usm-valkey");
     if (error) {
-        destroy(v);
+        usm_valkey_server_destroy(v);
         return api->report(error == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM,
                            "the transport valkey has no thread: %s",
                            strerror_r(error, room, sizeof(room)));
@@ -393,10 +424,8 @@ usm_status usm_valkey_server_await(usm_valkey_server *v)
     return v->store->api->report(v->status, "the server %s cannot be used: %s", v->name, v->reason);
 }
 
-void usm_valkey_server_destroy(usm_valkey_server *v)
+void usm_valkey_server_stop(usm_valkey_server *v)
 {
-    if (!v)
-        return;
     lock(v);
     v->stop = true;
     unlock(v);
@@ -405,5 +434,4 @@ void usm_valkey_server_destroy(usm_valkey_server *v)
     while (v->has_thread)
         (void)pthread_cond_wait(&v->changed, &v->lock);
     unlock(v);
-    destroy(v);
 }

@@ -2,8 +2,8 @@
 /* The transport over Valkey and Redis servers: blocks as values under keys of this process.  This
  * file has the table; internal.h lists the other parts.
  *
- * With several servers, block n is on server n modulo their number; blocks in two places at once
- * are copies of two tiers (USM_SPILL_REPLICAS).  A key is "prefix:random number of the store:block",
+ * With several servers, block n is on server n modulo their number, in a cluster on the one that has
+ * the key's slot (slots.c).  Blocks in two places at once are copies of two tiers (USM_SPILL_REPLICAS).  A key is "prefix:random number of the store:block",
  * so that no two programs, and no two stores of one, share a key. */
 #include "internal.h"
 
@@ -71,20 +71,28 @@ static usm_status take_password(usm_valkey_store *s)
 
 static void stop_servers(usm_valkey_store *s)
 {
-    for (unsigned i = 0; i < s->nservers; i++)
+    (void)pthread_mutex_lock(&s->lock);
+    s->is_closing = true;
+    (void)pthread_mutex_unlock(&s->lock);
+    for (unsigned i = 0; i < usm_load_acquire(&s->nservers); i++)
+        usm_valkey_server_stop(s->servers[i]);
+    for (unsigned i = 0; i < usm_load_acquire(&s->nservers); i++)
         usm_valkey_server_destroy(s->servers[i]);
 }
 
-/* All connect at the same time. */
+/* All connect at the same time.  The lock keeps those that a cluster adds behind them. */
 static usm_status start_servers(usm_valkey_store *s)
 {
     usm_status st = USM_OK;
 
-    for (size_t i = 0; i < s->config.nhosts && st == USM_OK; i++) {
-        st = usm_valkey_server_create(s, (unsigned)i, s->config.hosts[i], &s->servers[i]);
-        s->nservers += st == USM_OK;
+    (void)pthread_mutex_lock(&s->lock);
+    for (unsigned i = 0; i < s->config.nhosts && st == USM_OK; i++) {
+        st = usm_valkey_server_create(s, i, s->config.hosts[i], &s->servers[i]);
+        if (st == USM_OK)
+            usm_store_release(&s->nservers, i + 1);
     }
-    for (unsigned i = 0; i < s->nservers && st == USM_OK; i++)
+    (void)pthread_mutex_unlock(&s->lock);
+    for (unsigned i = 0; i < s->config.nhosts && st == USM_OK; i++)
         st = usm_valkey_server_await(s->servers[i]);
     if (st != USM_OK)
         stop_servers(s);
@@ -113,6 +121,25 @@ static usm_status prepare(usm_valkey_store *s, const usm_transport_params *param
     return USM_OK;
 }
 
+static usm_status init_locks(usm_valkey_store *s)
+{
+    const int  error = pthread_mutex_init(&s->lock, NULL);
+    usm_status st;
+
+    if (error)
+        return s->api->report(USM_E_SYSTEM, "no lock could be made: error %d", error);
+    st = usm_valkey_room_init(s);
+    if (st != USM_OK)
+        (void)pthread_mutex_destroy(&s->lock);
+    return st;
+}
+
+static void fini_locks(usm_valkey_store *s)
+{
+    usm_valkey_room_fini(s);
+    (void)pthread_mutex_destroy(&s->lock);
+}
+
 static usm_status valkey_open(const usm_transport_params *params, void **store)
 {
     const usm_host_api *api = params->api;
@@ -129,12 +156,12 @@ static usm_status valkey_open(const usm_transport_params *params, void **store)
     st            = prepare(s, params);
     if (st != USM_OK)
         goto err_store;
-    st = usm_valkey_room_init(s);
+    st = init_locks(s);
     if (st != USM_OK)
         goto err_store;
     st = take_password(s);
     if (st != USM_OK)
-        goto err_room;
+        goto err_locks;
     st = start_servers(s);
     if (st != USM_OK)
         goto err_password;
@@ -143,8 +170,8 @@ static usm_status valkey_open(const usm_transport_params *params, void **store)
 
 err_password:
     drop_password(s);
-err_room:
-    usm_valkey_room_fini(s);
+err_locks:
+    fini_locks(s);
 err_store:
     api->heap_free(s);
     return st;
@@ -158,7 +185,7 @@ static void valkey_close(void *store)
         return;
     stop_servers(s);
     drop_password(s);
-    usm_valkey_room_fini(s);
+    fini_locks(s);
     s->api->heap_free(s);
 }
 
@@ -175,18 +202,19 @@ static void valkey_forget(void *store, uint64_t first, uint64_t n)
 
     if (!usm_valkey_forget(s, first, n))
         return;
-    for (unsigned i = 0; i < s->nservers; i++)
+    for (unsigned i = 0; i < usm_load_acquire(&s->nservers); i++)
         usm_valkey_server_ring(s->servers[i]);
 }
 
 static usm_status valkey_capacity(void *store, usm_transport_capacity *capacity)
 {
-    usm_valkey_store      *s     = store;
-    const unsigned         depth = s->block_size <= SMALL ? WINDOW : DEPTH_LARGE * s->nservers;
-    usm_transport_capacity c     = {.total = usm_valkey_limit(s),
-                                    .used  = usm_load_relaxed(&s->room.nused) * s->block_size,
-                                    .depth = depth < WINDOW ? depth : WINDOW,
-                                    .is_volatile_memory = true};
+    usm_valkey_store *s = store;
+    const unsigned    depth =
+        s->block_size <= SMALL ? WINDOW : DEPTH_LARGE * usm_load_acquire(&s->nservers);
+    usm_transport_capacity c = {.total = usm_valkey_limit(s),
+                                .used  = usm_load_relaxed(&s->room.nused) * s->block_size,
+                                .depth = depth < WINDOW ? depth : WINDOW,
+                                .is_volatile_memory = true};
 
     c.available = c.total > c.used ? c.total - c.used : 0;
     *capacity   = c;
@@ -211,7 +239,7 @@ static void valkey_submit(void *store, usm_transfer *list)
             continue;
         }
         *usm_valkey_piece_of(t) = (usm_valkey_piece){0};
-        usm_valkey_server_add(s->servers[t->block % s->nservers], t);
+        usm_valkey_server_add(s->servers[usm_valkey_route(s, t->block)], t);
     }
 }
 
@@ -224,15 +252,16 @@ static usm_status valkey_sync(void *store)
 
 static void valkey_describe(void *store, char *text, size_t cap)
 {
-    usm_valkey_store *s    = store;
-    uint64_t          lost = 0;
+    usm_valkey_store *s       = store;
+    const unsigned    servers = usm_load_acquire(&s->nservers);
+    uint64_t          lost    = 0;
     size_t            n;
 
     if (cap == 0)
         return;
-    n = (size_t)snprintf(text, cap, "%u %s", s->nservers,
-                         usm__plural(s->nservers, "server", "servers"));
-    for (unsigned i = 0; i < s->nservers && n < cap; i++) {
+    n = (size_t)snprintf(text, cap, "%u %s%s", servers, usm__plural(servers, "server", "servers"),
+                         usm_load_relaxed(&s->is_cluster) ? " of a cluster" : "");
+    for (unsigned i = 0; i < servers && n < cap; i++) {
         const usm_valkey_server *v = s->servers[i];
 
         lost += usm_load_relaxed(&v->lost);

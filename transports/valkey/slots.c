@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Which server a block is on.  Independent servers get blocks in turn.  In a cluster the key decides:
+ * it belongs to one of 16384 slots (CRC16), each slot to a server, and the store has a map of that.
+ *
+ *     learned whole    from CLUSTER SLOTS: by the first connection, and when a server is lost, from
+ *                      another one, because a replica may have taken its place
+ *     by one slot      from MOVED: the slot has another server now
+ *     not learned      from ASK: the slot is on its way to another server, which has this key already
+ *
+ * Servers that the user did not name are added as they are heard of.  The map is read without a
+ * lock: a stale entry costs one MOVED. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* CRC16 as in XMODEM: polynomial 0x1021, most significant bit first. */
+static unsigned slot_of(const char *key, size_t n)
+{
+    unsigned crc = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        crc ^= (unsigned)(unsigned char)key[i] << 8;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc & 0x8000u ? crc << 1 ^ 0x1021u : crc << 1;
+    }
+    return crc & (SLOTS - 1);
+}
+
+size_t usm_valkey_key(const usm_valkey_store *s, uint64_t block, char key[KEY_ROOM])
+{
+    return (size_t)snprintf(key, KEY_ROOM, "%s:%016llx:%llx", s->config.prefix,
+                            (unsigned long long)s->id, (unsigned long long)block);
+}
+
+unsigned usm_valkey_route(usm_valkey_store *s, uint64_t block)
+{
+    char key[KEY_ROOM];
+
+    if (!usm_load_acquire(&s->is_cluster))
+        return (unsigned)(block % s->config.nhosts);
+    return usm_load_relaxed(&s->slots[slot_of(key, usm_valkey_key(s, block, key))]);
+}
+
+usm_valkey_server *usm_valkey_server_of(usm_valkey_store *s, const char *name)
+{
+    usm_valkey_server *v = NULL;
+    unsigned           n;
+
+    (void)pthread_mutex_lock(&s->lock);
+    n = usm_load_relaxed(&s->nservers);
+    for (unsigned i = 0; i < n && !v; i++)
+        if (strcmp(s->servers[i]->name, name) == 0)
+            v = s->servers[i];
+    if (!v && n < SERVERS_MAX && !s->is_closing &&
+        usm_valkey_server_create(s, n, name, &v) == USM_OK) {
+        s->servers[n] = v;
+        usm_store_release(&s->nservers, n + 1); /* pairs with those who walk the list */
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return v;
+}
+
+/* "host:port"; an address of IPv6 in brackets. */
+static void name_of(const char *host, size_t n, long port, char name[HOST_ROOM])
+{
+    const bool is_v6 = memchr(host, ':', n) != NULL;
+
+    (void)snprintf(name, HOST_ROOM, "%s%.*s%s:%ld", is_v6 ? "[" : "", (int)n, host,
+                   is_v6 ? "]" : "", port);
+}
+
+usm_valkey_server *usm_valkey_redirect(usm_valkey_store *s, const char *words)
+{
+    const bool         is_moved = strncmp(words, "MOVED ", 6) == 0;
+    const char        *at, *colon;
+    char               name[HOST_ROOM], *end;
+    unsigned long      slot;
+    usm_valkey_server *v;
+
+    if (!is_moved && strncmp(words, "ASK ", 4) != 0)
+        return NULL;
+    slot  = strtoul(words + (is_moved ? 6 : 4), &end, 10);
+    at    = end + strspn(end, " ");
+    colon = strrchr(at, ':');
+    if (slot >= SLOTS || !colon || colon == at)
+        return NULL;
+    name_of(at, (size_t)(colon - at), strtol(colon + 1, NULL, 10), name);
+    v = usm_valkey_server_of(s, name);
+    if (v && is_moved)
+        usm_store_relaxed(&s->slots[slot], (uint8_t)v->index);
+    return v;
+}
+
+/* A range of CLUSTER SLOTS: first, last, and its master as host, port.  `asked`: the server that
+ * answers, which may not know its own address. */
+static bool learn_range(usm_valkey_store *s, const redisReply *range, const char *asked)
+{
+    const redisReply        *master = range->elements >= 3 ? range->element[2] : NULL;
+    const usm_valkey_server *v;
+    char                     host[HOST_ROOM], name[HOST_ROOM];
+    int                      port;
+
+    if (!master || master->elements < 2 || range->element[0]->integer < 0 ||
+        range->element[1]->integer >= SLOTS)
+        return false;
+    if (master->element[0]->str && master->element[0]->len > 0)
+        (void)snprintf(host, sizeof(host), "%.200s", master->element[0]->str);
+    else if (!usm_valkey_split(asked, host, sizeof(host), &port))
+        return false;
+    name_of(host, strlen(host), (long)master->element[1]->integer, name);
+    v = usm_valkey_server_of(s, name);
+    for (long long i = range->element[0]->integer; v && i <= range->element[1]->integer; i++)
+        usm_store_relaxed(&s->slots[i], (uint8_t)v->index);
+    return v != NULL;
+}
+
+bool usm_valkey_learn(usm_valkey_store *s, const redisReply *reply, const char *asked)
+{
+    bool ok = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
+
+    for (size_t i = 0; i < reply->elements && ok; i++)
+        ok = learn_range(s, reply->element[i], asked);
+    return ok;
+}
