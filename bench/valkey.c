@@ -389,7 +389,7 @@ static bool load_module(void)
     void                   *symbol  = library ? dlsym(library, "usm_transport_entry") : NULL;
 
     if (!symbol) {
-        (void)fprintf(stderr, "usm-bench-valkey: %s\n", dlerror());
+        (void)fprintf(stderr, "usm-bench-valkey: %s does not load\n", USM_BENCH_VALKEY);
         return false;
     }
     memcpy(&entry, &symbol, sizeof entry);

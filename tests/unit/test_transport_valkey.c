@@ -699,6 +699,71 @@ static void a_replica_takes_the_place_of_its_master(void)
     munmap(data, BLOCK);
 }
 
+/* ---- TLS --------------------------------------------------------------------------------------- */
+
+/* A certificate for 127.0.0.1, signed by itself, and a server that has it. */
+static void tls_start(server *s, char *certificate, size_t size, int port)
+{
+    char key[512], command[2048], options[3000];
+
+    (void)snprintf(certificate, size, "%s", plain_path("certificate"));
+    (void)snprintf(key, sizeof(key), "%s", plain_path("key"));
+    (void)snprintf(command, sizeof(command),
+                   "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -addext "
+                   "subjectAltName=IP:127.0.0.1 -keyout %s -out %s 2>/dev/null",
+                   key, certificate);
+    if (system(command) != 0)
+        SKIP("there is no program openssl here");
+    (void)snprintf(options, sizeof(options),
+                   "tls-port %d\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file "
+                   "%s\ntls-auth-clients no\nrequirepass horse1",
+                   port, certificate, key, certificate);
+    server_start(s, options);
+}
+
+static void certificates_are_checked(void)
+{
+    enum { N = 50 };
+    char      *data = pages(BLOCK);
+    char       text[512], certificate[512];
+    void      *store = NULL;
+    const int  port  = server_free_port();
+    usm_status st;
+
+    start();
+    (void)snprintf(text, sizeof(text), "127.0.0.1:%d,tls", port);
+    st = open_store(text, NULL, &store);
+    if (st == USM_E_NOT_SUPPORTED) { /* Debian 12's hiredis */
+        CHECK_IN("hiredis has from version 1.0 on", usm_last_error());
+        module_clean();
+        return;
+    }
+    CHECK_INT(st, USM_E_IO); /* there is no server yet */
+    tls_start(&two, certificate, sizeof(certificate), port);
+    module.password = "horse1";
+    CHECK_INT(open_store(text, NULL, &store), USM_E_IO);
+    CHECK_IN("certificate", usm_last_error()); /* nobody knows who signed it */
+    CHECK(setenv("SSL_CERT_FILE", certificate, 1) == 0);
+    CHECK_INT(open_store(text, NULL, &store), USM_OK);
+    CHECK_INT(ops->reserve(store, 0, N), USM_OK);
+    CHECK_INT(store_many(store, data, N), USM_OK);
+    for (uint64_t b = 0; b < N; b++) {
+        fetch_block(store, b, data);
+        CHECK(is_filled(data, b, 0, 0, BLOCK));
+    }
+    ops->describe(store, text, sizeof(text));
+    CHECK_IN("by TLS", text);
+    ops->close(store);
+    store = NULL;
+    (void)snprintf(text, sizeof(text), "localhost:%d,tls", port);
+    CHECK_INT(open_store(text, NULL, &store), USM_E_IO);
+    CHECK_IN("mismatch", usm_last_error()); /* it is another host's */
+    CHECK(unsetenv("SSL_CERT_FILE") == 0);
+    module_clean();
+    server_kill(&two);
+    munmap(data, BLOCK);
+}
+
 static const plain_case cases[] = {
     CASE(the_suite_holds_over_a_socket),
     CASE(the_suite_holds_over_tcp),
@@ -717,6 +782,7 @@ static const plain_case cases[] = {
     CASE(a_connection_that_is_cut_is_made_again),
     CASE(a_silent_server_is_given_up_in_time),
     CASE(each_step_may_fail),
+    CASE(certificates_are_checked),
     CASE(a_cluster_is_followed),
     CASE(a_replica_takes_the_place_of_its_master),
     {NULL, NULL},

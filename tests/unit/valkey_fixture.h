@@ -98,7 +98,7 @@ static inline int server_free_port(void)
 static inline void server_restart(server *s, const char *options)
 {
     const char *path = plain_path("server.conf");
-    char        text[1200];
+    char        text[4096];
 
     (void)snprintf(text, sizeof(text),
                    "port %d\nbind 127.0.0.1\nunixsocket %s\nsave \"\"\nappendonly no\n"

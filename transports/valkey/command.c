@@ -20,7 +20,6 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <sys/socket.h>
 
 #define ASIDE         16u /* commands of a batch that are not transfers                  */
 #define TURNS         16  /* receives without a look at what is to be sent               */
@@ -252,13 +251,12 @@ bool usm_valkey_flush(usm_valkey_server *v)
     usm_valkey_batch *b = &v->batch;
 
     while (b->at < b->nparts) {
-        const struct msghdr m = {.msg_iov = b->parts + b->at, .msg_iovlen = b->nparts - b->at};
-        ssize_t             n = -1;
+        ssize_t n = -1;
 
         if (v->store->api->fault("valkey.send", NULL))
             errno = EPIPE;
         else
-            n = sendmsg(v->link->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+            n = usm_valkey_send(v, b->parts + b->at, b->nparts - b->at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -583,22 +581,22 @@ static bool take(usm_valkey_server *v, span s)
 /* Receives the rest of a block to its place, and what is behind it. */
 static ssize_t receive_some(usm_valkey_server *v)
 {
-    const usm_valkey_sent *sent    = oldest(v);
-    struct iovec           into[2] = {{NULL, 0}, {v->chunk + v->kept, CHUNK_SIZE - v->kept}};
-    struct msghdr          m       = {.msg_iov = into, .msg_iovlen = 2};
+    const usm_transfer *t       = v->block_left > 0 ? oldest(v)->transfer : NULL;
+    struct iovec        into[2] = {{v->chunk + v->kept, CHUNK_SIZE - v->kept}};
 
-    if (v->block_left > 0)
-        into[0] = (struct iovec){
-            (char *)sent->transfer->data + sent->transfer->size - v->block_left, v->block_left};
+    if (t) {
+        into[1] = into[0];
+        into[0] = (struct iovec){(char *)t->data + t->size - v->block_left, v->block_left};
+    }
     if (!v->store->api->fault("valkey.receive", NULL))
-        return recvmsg(v->link->fd, &m, MSG_DONTWAIT);
+        return usm_valkey_recv(v, into, t ? 2 : 1);
     errno = ECONNRESET;
     return -1;
 }
 
 bool usm_valkey_receive(usm_valkey_server *v)
 {
-    for (int turn = 0; turn < TURNS; turn++) {
+    for (int turn = 0; turn < TURNS || usm_valkey_has_more(v); turn++) {
         const ssize_t n = receive_some(v);
         size_t        block;
 

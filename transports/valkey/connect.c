@@ -15,7 +15,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 USM_PRINTF(3, 4)
 static usm_status fail(usm_valkey_server *v, usm_status status, const char *format, ...)
@@ -48,10 +47,11 @@ static usm_status fail_link(usm_valkey_server *v)
 
 /* ---- the password ---------------------------------------------------------------------- */
 
-static bool send_wholly(int fd, const char *data, size_t size)
+static bool send_wholly(usm_valkey_server *v, char *data, size_t size)
 {
     while (size > 0) {
-        const ssize_t n = send(fd, data, size, MSG_NOSIGNAL);
+        struct iovec  part = {data, size};
+        const ssize_t n    = usm_valkey_send(v, &part, 1);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -68,15 +68,14 @@ static bool send_password(usm_valkey_server *v)
     const usm_valkey_store *s     = v->store;
     const char             *user  = s->config.user;
     const size_t            nuser = strlen(user);
-    char                    text[256];
+    char                    end[] = "\r\n", text[256];
     int                     n;
 
     n = nuser ? snprintf(text, sizeof(text), "*3\r\n$4\r\nAUTH\r\n$%zu\r\n%s\r\n$%zu\r\n", nuser,
                          user, s->npassword)
               : snprintf(text, sizeof(text), "*2\r\n$4\r\nAUTH\r\n$%zu\r\n", s->npassword);
-    return send_wholly(v->link->fd, text, (size_t)n) &&
-           send_wholly(v->link->fd, s->password, s->npassword) &&
-           send_wholly(v->link->fd, "\r\n", 2);
+    return send_wholly(v, text, (size_t)n) && send_wholly(v, s->password, s->npassword) &&
+           send_wholly(v, end, 2);
 }
 
 static usm_status authenticate(usm_valkey_server *v)
@@ -237,8 +236,8 @@ static usm_status take_over(usm_valkey_server *v)
 
 static usm_status dial(usm_valkey_server *v, const char *name)
 {
-    char host[HOST_ROOM];
-    int  port;
+    char host[HOST_ROOM] = "";
+    int  port            = 0;
 
     if (v->store->api->fault("valkey.connect", NULL))
         return fail(v, USM_E_IO, "Connection refused");
@@ -253,7 +252,9 @@ static usm_status dial(usm_valkey_server *v, const char *name)
     if (v->link->err)
         return fail_link(v);
     (void)fcntl(v->link->fd, F_SETFD, FD_CLOEXEC);
-    return redisSetTimeout(v->link, time_limit(v)) == REDIS_OK ? USM_OK : fail_link(v);
+    if (redisSetTimeout(v->link, time_limit(v)) != REDIS_OK)
+        return fail_link(v);
+    return !v->store->config.tls || usm_valkey_tls_begin(v, host) ? USM_OK : USM_E_IO;
 }
 
 usm_status usm_valkey_connect(usm_valkey_server *v)
@@ -276,6 +277,7 @@ usm_status usm_valkey_connect(usm_valkey_server *v)
     v->link->reader->privdata = v;
     v->link->reader->maxbuf   = 0; /* it keeps its buffer */
     v->link->flags &= ~REDIS_BLOCK;
+    (void)fcntl(v->link->fd, F_SETFL, fcntl(v->link->fd, F_GETFL) | O_NONBLOCK);
     return USM_OK;
 }
 
@@ -284,6 +286,7 @@ void usm_valkey_disconnect(usm_valkey_server *v)
     if (v->link)
         redisFree(v->link);
     v->link = NULL;
+    v->ssl  = NULL; /* which belonged to it */
 }
 
 void usm_valkey_ask_others(usm_valkey_server *v)

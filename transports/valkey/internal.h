@@ -6,6 +6,7 @@
  *     slots.c     which server a block is on; clusters
  *     room.c      which blocks are reserved, stored, or to be removed; the quota
  *     connect.c   a connection: TLS, password, what the server says of itself
+ *     wire.c      its bytes, as they are or by TLS
  *     server.c    the thread of a server: transfers that wait, lost connections, silence
  *     command.c   commands: how they are written, sent, and matched with replies
  *
@@ -118,6 +119,7 @@ typedef struct usm_valkey_server {
     _Atomic(uint64_t) maximum; /* bytes that it may hold (maxmemory); 0: no limit */
     /* of the thread alone */
     redisContext             *link;      /* NULL: not connected                    */
+    struct ssl_st            *ssl;       /* the link's, when it is by TLS; else NULL */
     redisReplyObjectFunctions functions; /* the link's; hiredis wants them mutable */
     usm_transfer             *waiting, **waiting_tail;
     usm_valkey_sent           sent[SENT_MAX]; /* [sent_first, sent_end), modulo SENT_MAX */
@@ -143,13 +145,14 @@ typedef struct usm_valkey_server {
 struct usm_valkey_store {
     const usm_host_api *api;
     /* fixed after open */
-    size_t            block_size;
-    usm_valkey_config config;
-    char             *password; /* of os->secret_map(); NULL: none */
-    size_t            npassword;
-    uint64_t          id;   /* random; a part of each key */
-    usm_valkey_room   room; /* has a lock of its own */
-    pthread_mutex_t   lock; /* of the list of servers */
+    size_t             block_size;
+    usm_valkey_config  config;
+    char              *password; /* of os->secret_map(); NULL: none */
+    size_t             npassword;
+    struct ssl_ctx_st *tls;  /* NULL: without TLS */
+    uint64_t           id;   /* random; a part of each key */
+    usm_valkey_room    room; /* has a lock of its own */
+    pthread_mutex_t    lock; /* of the list of servers */
     /* changed under the lock; the first nservers are fixed and read without it */
     usm_valkey_server *servers[SERVERS_MAX];
     _Atomic(unsigned)  nservers;
@@ -241,6 +244,18 @@ void usm_valkey_ask_others(usm_valkey_server *v);
  * another password; USM_E_IO.  v->why has the reason. */
 usm_status usm_valkey_connect(usm_valkey_server *v);
 void       usm_valkey_disconnect(usm_valkey_server *v);
+
+/* wire.c */
+/* USM_E_NOT_SUPPORTED: TLS is wanted, and this build has none. */
+usm_status usm_valkey_tls_init(usm_valkey_store *s);
+void       usm_valkey_tls_fini(usm_valkey_store *s);
+/* False, with v->why. */
+bool usm_valkey_tls_begin(usm_valkey_server *v, const char *host);
+/* As sendmsg() and recvmsg(); by TLS the first part alone. */
+ssize_t usm_valkey_send(usm_valkey_server *v, struct iovec *parts, unsigned n);
+ssize_t usm_valkey_recv(usm_valkey_server *v, struct iovec *parts, unsigned n);
+/* Whether bytes are here that poll() does not see. */
+bool usm_valkey_has_more(const usm_valkey_server *v);
 
 /* command.c */
 /* The functions by which hiredis hands over what it has parsed: a block's bytes go where the

@@ -112,10 +112,6 @@ static usm_status prepare(usm_valkey_store *s, const usm_transport_params *param
     st = usm_valkey_parse(api, params->config ? params->config : "", &s->config);
     if (st != USM_OK)
         return st;
-    if (s->config.tls)
-        return api->report(USM_E_NOT_SUPPORTED,
-                           "the transport valkey was built without TLS, which hiredis has from "
-                           "version 1.0 on: use a socket's path, loopback or a tunnel");
     if (getrandom(&s->id, sizeof(s->id), 0) != (ssize_t)sizeof(s->id))
         return api->report(USM_E_SYSTEM, "the system gives no random number");
     return USM_OK;
@@ -159,9 +155,12 @@ static usm_status valkey_open(const usm_transport_params *params, void **store)
     st = init_locks(s);
     if (st != USM_OK)
         goto err_store;
-    st = take_password(s);
+    st = usm_valkey_tls_init(s);
     if (st != USM_OK)
         goto err_locks;
+    st = take_password(s);
+    if (st != USM_OK)
+        goto err_tls;
     st = start_servers(s);
     if (st != USM_OK)
         goto err_password;
@@ -170,6 +169,8 @@ static usm_status valkey_open(const usm_transport_params *params, void **store)
 
 err_password:
     drop_password(s);
+err_tls:
+    usm_valkey_tls_fini(s);
 err_locks:
     fini_locks(s);
 err_store:
@@ -185,6 +186,7 @@ static void valkey_close(void *store)
         return;
     stop_servers(s);
     drop_password(s);
+    usm_valkey_tls_fini(s);
     fini_locks(s);
     s->api->heap_free(s);
 }
@@ -259,8 +261,9 @@ static void valkey_describe(void *store, char *text, size_t cap)
 
     if (cap == 0)
         return;
-    n = (size_t)snprintf(text, cap, "%u %s%s", servers, usm__plural(servers, "server", "servers"),
-                         usm_load_relaxed(&s->is_cluster) ? " of a cluster" : "");
+    n = (size_t)snprintf(text, cap, "%u %s%s%s", servers, usm__plural(servers, "server", "servers"),
+                         usm_load_relaxed(&s->is_cluster) ? " of a cluster" : "",
+                         s->config.tls ? " by TLS" : "");
     for (unsigned i = 0; i < servers && n < cap; i++) {
         const usm_valkey_server *v = s->servers[i];
 
