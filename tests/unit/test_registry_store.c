@@ -171,6 +171,11 @@ static void what_there_is_not_is_told(void)
     }
     CHECK(usm__registry_codec("river") == NULL);
     CHECK_IN("there is no codec \"river\"; there are: lz4", usm_last_error());
+    usm__registry_add_transport("well", NULL);
+    usm__registry_transport_needs("well", "a pump");
+    CHECK(usm__registry_transport("well") == NULL);
+    CHECK_INT(usm_last_status(), USM_E_NO_BACKEND);
+    CHECK_IN("it needs a pump", usm_last_error());
 }
 
 static void modules_are_listed(void)

@@ -33,14 +33,6 @@ static void start(void)
     module_start();
 }
 
-/* The server's commands are done a moment after they were sent. */
-static void check_keys(const server *s, const char *answer)
-{
-    for (int i = 0; i < 5000 && !strstr(server_say(s, "DBSIZE"), answer); i++)
-        module_sleep_ms(1);
-    CHECK_IN(answer, server_say(s, "DBSIZE"));
-}
-
 /* ---- what every transport does ------------------------------------------------------ */
 
 static void *suite_open(size_t c)
@@ -323,6 +315,35 @@ static void a_full_server_is_an_answer(void)
     munmap(data, BLOCK);
 }
 
+static void a_refusal_has_the_servers_words(void)
+{
+    void *store;
+    char *data = pages(BLOCK);
+    job   j;
+
+    start();
+    store = open_one("");
+    CHECK_INT(ops->reserve(store, 0, 1), USM_OK);
+    fill(data, 0, 0, 0, BLOCK);
+    store_block(store, 0, data);
+    CHECK_IN("+OK", server_say(&one, "CONFIG SET min-replicas-to-write 1"));
+    for (int part = 0; part < 2; part++) {
+        job_set(&j, USM_TRANSFER_STORE, 0, data);
+        if (part)
+            j.t.offset = j.t.size = PAGE;
+        CHECK_INT(job_run(store, &j), USM_E_IO);
+        CHECK_IN("NOREPLICAS", j.reason);
+        CHECK_IN(one.path, j.reason);
+    }
+    CHECK_IN("+OK", server_say(&one, "CONFIG SET min-replicas-to-write 0"));
+    fetch_block(store, 0, data);
+    CHECK(is_filled(data, 0, 0, 0, BLOCK));
+    store_block(store, 0, data);
+    ops->close(store);
+    module_clean();
+    munmap(data, BLOCK);
+}
+
 static void evicted_blocks_are_told(void)
 {
     void *store;
@@ -508,197 +529,6 @@ static void each_step_may_fail(void)
     munmap(data, BLOCK);
 }
 
-/* ---- clusters ------------------------------------------------------------------------------ */
-
-enum { NODES = 4 }; /* three masters; the last is the third's replica */
-static server nodes[NODES];
-static char   ids[NODES][48];
-
-static const char *sayf(const server *s, const char *format, ...) USM_PRINTF(2, 3);
-
-static const char *sayf(const server *s, const char *format, ...)
-{
-    char    text[400];
-    va_list args;
-
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    return server_say(s, text);
-}
-
-/* The answer to a command that has a line as its value. */
-static void ask(const server *s, const char *command, char *line, size_t size)
-{
-    const char *at = strchr(server_say(s, command), '\n');
-
-    CHECK(at != NULL);
-    (void)snprintf(line, size, "%.*s", (int)strcspn(at + 1, "\r\n"), at + 1);
-}
-
-static void await_answer(const server *s, const char *command, const char *answer)
-{
-    for (int i = 0; i < 20000 && !strstr(server_say(s, command), answer); i++)
-        module_sleep_ms(1);
-    CHECK_IN(answer, server_say(s, command));
-}
-
-static void cluster_start(void)
-{
-    for (int i = 0; i < NODES; i++) {
-        char options[256];
-
-        nodes[i].cluster_port = server_free_port();
-        (void)snprintf(options, sizeof(options),
-                       "cluster-enabled yes\ncluster-config-file nodes-%d.conf\ncluster-port %d\n"
-                       "cluster-node-timeout 1000\nrepl-diskless-sync-delay 0",
-                       nodes[i].cluster_port, nodes[i].cluster_port);
-        server_start(&nodes[i], options);
-        ask(&nodes[i], "CLUSTER MYID", ids[i], sizeof(ids[0]));
-    }
-    for (int i = 0; i < 3; i++)
-        CHECK_IN("+OK", sayf(&nodes[i], "CLUSTER ADDSLOTSRANGE %d %d", i * 5461,
-                             i < 2 ? i * 5461 + 5460 : 16383));
-    for (int i = 1; i < NODES; i++)
-        CHECK_IN("+OK", sayf(&nodes[0], "CLUSTER MEET 127.0.0.1 %d %d", nodes[i].port,
-                             nodes[i].cluster_port));
-    for (int i = 0; i < NODES; i++)
-        await_answer(&nodes[i], "CLUSTER INFO", "cluster_known_nodes:4");
-    for (int i = 0; i < 3; i++)
-        await_answer(&nodes[i], "CLUSTER INFO", "cluster_state:ok");
-}
-
-static void cluster_end(void)
-{
-    for (int i = 0; i < NODES; i++)
-        if (nodes[i].pid)
-            server_kill(&nodes[i]);
-}
-
-static void *open_cluster(const char *rest)
-{
-    char  text[200];
-    void *store = NULL;
-
-    (void)snprintf(text, sizeof(text), "127.0.0.1:%d%s", nodes[0].port, rest);
-    CHECK_INT(open_store(text, NULL, &store), USM_OK);
-    return store;
-}
-
-enum { SPREAD = 60 };
-
-static void store_spread(void *store, char *data, uint64_t turn)
-{
-    for (uint64_t b = 0; b < SPREAD; b++) {
-        fill(data, b, turn, 0, BLOCK);
-        store_block(store, b, data);
-    }
-}
-
-static void check_spread(void *store, char *data, uint64_t turn)
-{
-    for (uint64_t b = 0; b < SPREAD; b++) {
-        fetch_block(store, b, data);
-        CHECK(is_filled(data, b, turn, 0, BLOCK));
-    }
-}
-
-static void store_parts(void *store, char *data)
-{
-    for (uint64_t b = 0; b < SPREAD; b++) {
-        job j;
-
-        job_set(&j, USM_TRANSFER_STORE, b, data);
-        j.t.offset = j.t.size = PAGE;
-        fill(data, b, 0, PAGE, PAGE);
-        CHECK_INT(job_run(store, &j), USM_OK);
-    }
-}
-
-/* Moves the slots of some of the first node's keys to the second, with a look at all blocks when a
- * slot is half moved, and when it is moved. */
-static void move_slots(void *store, char *data)
-{
-    for (int i = 0; i < 5; i++) {
-        char key[128], slot[16];
-
-        ask(&nodes[0], "RANDOMKEY", key, sizeof(key));
-        (void)snprintf(slot, sizeof(slot), "%s", sayf(&nodes[0], "CLUSTER KEYSLOT %s", key) + 1);
-        slot[strcspn(slot, "\r")] = '\0';
-        CHECK_IN("+OK", sayf(&nodes[1], "CLUSTER SETSLOT %s IMPORTING %s", slot, ids[0]));
-        CHECK_IN("+OK", sayf(&nodes[0], "CLUSTER SETSLOT %s MIGRATING %s", slot, ids[1]));
-        check_spread(store, data, 0);
-        CHECK_IN("+OK", sayf(&nodes[0], "MIGRATE 127.0.0.1 %d %s 0 5000", nodes[1].port, key));
-        check_spread(store, data, 0); /* ASK */
-        store_parts(store, data);
-        store_spread(store, data, 0);
-        CHECK_IN("+OK", sayf(&nodes[1], "CLUSTER SETSLOT %s NODE %s", slot, ids[1]));
-        CHECK_IN("+OK", sayf(&nodes[0], "CLUSTER SETSLOT %s NODE %s", slot, ids[1]));
-        check_spread(store, data, 0); /* MOVED */
-    }
-    CHECK_IN("errorstat_ASK", server_say(&nodes[0], "INFO errorstats"));
-    CHECK_IN("errorstat_MOVED", server_say(&nodes[0], "INFO errorstats"));
-}
-
-static long keys_of(const server *s)
-{
-    return strtol(server_say(s, "DBSIZE") + 1, NULL, 10);
-}
-
-static void a_cluster_is_followed(void)
-{
-    char  text[600];
-    char *data = pages(BLOCK);
-    void *store;
-
-    module_start();
-    cluster_start();
-    store = open_cluster(",ttl=60");
-    CHECK_INT(ops->reserve(store, 0, SPREAD), USM_OK);
-    store_spread(store, data, 0);
-    for (int i = 0; i < 3; i++)
-        CHECK(keys_of(&nodes[i]) > 0);
-    move_slots(store, data);
-    store_parts(store, data);
-    check_spread(store, data, 0);
-    ops->describe(store, text, sizeof(text));
-    CHECK_IN("of a cluster", text);
-    ops->forget(store, 0, SPREAD);
-    for (int i = 0; i < 3; i++)
-        check_keys(&nodes[i], ":0");
-    ops->close(store);
-    module_clean();
-    cluster_end();
-    munmap(data, BLOCK);
-}
-
-static void a_replica_takes_the_place_of_its_master(void)
-{
-    char *data = pages(BLOCK);
-    void *store;
-    long  there;
-
-    module_start();
-    cluster_start();
-    CHECK_IN("+OK", sayf(&nodes[3], "CLUSTER REPLICATE %s", ids[2]));
-    await_answer(&nodes[3], "INFO replication", "master_link_status:up");
-    store = open_cluster(",timeout=20000");
-    CHECK_INT(ops->reserve(store, 0, SPREAD), USM_OK);
-    store_spread(store, data, 0);
-    there = keys_of(&nodes[2]);
-    CHECK(there > 0);
-    for (int i = 0; i < 10000 && keys_of(&nodes[3]) != there; i++)
-        module_sleep_ms(1);
-    server_kill(&nodes[2]);
-    check_spread(store, data, 0); /* it takes some seconds */
-    store_spread(store, data, 1);
-    check_spread(store, data, 1);
-    ops->close(store);
-    module_clean();
-    cluster_end();
-    munmap(data, BLOCK);
-}
-
 /* ---- TLS --------------------------------------------------------------------------------------- */
 
 /* A certificate for 127.0.0.1, signed by itself, and a server that has it. */
@@ -777,24 +607,21 @@ static const plain_case cases[] = {
     CASE(what_is_forgotten_goes),
     CASE(a_killed_process_leaves_nothing_for_long),
     CASE(a_full_server_is_an_answer),
+    CASE(a_refusal_has_the_servers_words),
     CASE(evicted_blocks_are_told),
     CASE(a_server_that_dies_is_told_and_comes_back_empty),
     CASE(a_connection_that_is_cut_is_made_again),
     CASE(a_silent_server_is_given_up_in_time),
     CASE(each_step_may_fail),
     CASE(certificates_are_checked),
-    CASE(a_cluster_is_followed),
-    CASE(a_replica_takes_the_place_of_its_master),
     {NULL, NULL},
 };
 
 int main(int argc, char **argv)
 {
-    const char *why = load_transport("valkey");
+    const char *why = valkey_missing();
     int         end;
 
-    if (!why && !server_program())
-        why = "there is neither valkey-server nor redis-server here (Debian: redis-tools)";
     if (why) {
         printf("skipped: %s\n", why);
         return 77;

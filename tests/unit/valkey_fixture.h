@@ -4,6 +4,8 @@
 #ifndef VALKEY_FIXTURE_H
 #define VALKEY_FIXTURE_H
 
+#include "transport_fixture.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <plain.h>
@@ -126,6 +128,24 @@ static inline void server_start(server *s, const char *options)
     CHECK(strlen(s->path) < sizeof(s->path) - 1);
     s->port = server_free_port();
     server_restart(s, options);
+}
+
+/* Why there can be no test; NULL: there can.  Loads the module. */
+static inline const char *valkey_missing(void)
+{
+    const char *why = load_transport("valkey");
+
+    if (!why && !server_program())
+        why = "there is neither valkey-server nor redis-server here (Debian: redis-tools)";
+    return why;
+}
+
+/* The server's commands are done a moment after they were sent. */
+static inline void check_keys(const server *s, const char *answer)
+{
+    for (int i = 0; i < 5000 && !strstr(server_say(s, "DBSIZE"), answer); i++)
+        module_sleep_ms(1);
+    CHECK_IN(answer, server_say(s, "DBSIZE"));
 }
 
 static inline void server_kill(server *s)
