@@ -101,7 +101,7 @@ static int answer_errno(request *r, const char *path, int error)
     return answer_error(r, status, "%s: %s", path, strerror(error));
 }
 
-static bool wants_path(request *r, char *path)
+bool compose_path(request *r, char *path)
 {
     if (query_text(r, "path", path, PATH_MAX) && *path)
         return true;
@@ -135,7 +135,7 @@ int compose_read(request *r)
     char path[PATH_MAX];
     int  fd, status;
 
-    if (!wants_path(r, path))
+    if (!compose_path(r, path))
         return 400;
     fd = tool_open_beneath(r->w->folder.fd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
@@ -202,7 +202,7 @@ int compose_save(request *r)
 
     if (!text)
         return 400;
-    if (!wants_path(r, path)) {
+    if (!compose_path(r, path)) {
         free(text);
         return 400;
     }
@@ -262,7 +262,7 @@ int compose_check(request *r)
 
     if (!text)
         return 400;
-    plan.folder = wants_path(r, path) ? compose_folder_of(r, path) : -1;
+    plan.folder = compose_path(r, path) ? compose_folder_of(r, path) : -1;
     if (plan.folder >= 0) {
         plan.in = text;
         error   = child_run(r->w, &plan, CHECK_SECONDS, &out, &err, &status);

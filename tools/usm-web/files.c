@@ -23,10 +23,14 @@ extern const char   web_fields_js[];
 extern const size_t web_fields_js_size;
 extern const char   web_graph_js[];
 extern const size_t web_graph_js_size;
+extern const char   web_jobs_js[];
+extern const size_t web_jobs_js_size;
 extern const char   web_json_js[];
 extern const size_t web_json_js_size;
 extern const char   web_machine_js[];
 extern const size_t web_machine_js_size;
+extern const char   web_memory_js[];
+extern const size_t web_memory_js_size;
 extern const char   web_run_js[];
 extern const size_t web_run_js_size;
 
@@ -43,8 +47,10 @@ static const struct {
     {"/compose.js", "text/javascript; charset=utf-8", web_compose_js, &web_compose_js_size},
     {"/fields.js", "text/javascript; charset=utf-8", web_fields_js, &web_fields_js_size},
     {"/graph.js", "text/javascript; charset=utf-8", web_graph_js, &web_graph_js_size},
+    {"/jobs.js", "text/javascript; charset=utf-8", web_jobs_js, &web_jobs_js_size},
     {"/json.js", "text/javascript; charset=utf-8", web_json_js, &web_json_js_size},
     {"/machine.js", "text/javascript; charset=utf-8", web_machine_js, &web_machine_js_size},
+    {"/memory.js", "text/javascript; charset=utf-8", web_memory_js, &web_memory_js_size},
     {"/run.js", "text/javascript; charset=utf-8", web_run_js, &web_run_js_size},
 };
 

@@ -3,6 +3,7 @@
  * cannot send the token's header.
  *
  *     event: use     processors and memory, once a second
+ *     event: processes   what their monitor pages say, every 100 ms
  *     event: runs    the runs that have changed, as soon as they do, at most every 40 ms
  *
  * A page that is gone is noticed by the next write, within a second. */
@@ -19,16 +20,16 @@ static _Atomic(bool) is_over;
 typedef struct stream {
     request    *r;
     machine_use use;
-    uint64_t    version; /* of the runs that the page has seen */
-    int64_t     next_use;
+    uint64_t    runs, processes; /* the versions that the page has seen */
+    uint64_t    next_use;
 } stream;
 
-static int64_t now_ms(void)
+static uint64_t now_ms(void)
 {
     struct timespec t;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
 typedef bool write_fn(usm__json *j, stream *s);
@@ -44,7 +45,12 @@ static bool write_use(usm__json *j, stream *s)
 
 static bool write_runs(usm__json *j, stream *s)
 {
-    return runs_write_new(j, &s->version);
+    return runs_write_new(j, &s->runs);
+}
+
+static bool write_processes(usm__json *j, stream *s)
+{
+    return processes_write_new(j, &s->processes, now_ms());
 }
 
 /* Sends an event unless `fn` has nothing new; false when the page is gone, or no memory is left. */
@@ -74,11 +80,11 @@ static void serve(request *r)
         return;
     s->r = r;
     while (!atomic_load(&is_over) && send_event(s, "use", write_use) &&
-           send_event(s, "runs", write_runs)) {
+           send_event(s, "processes", write_processes) && send_event(s, "runs", write_runs)) {
         const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
 
         (void)nanosleep(&pause, NULL); /* of many changes one event */
-        runs_wait(s->version, PAUSE_MS);
+        runs_wait(s->runs, PAUSE_MS);
     }
     free(s);
 }

@@ -25,7 +25,8 @@ typedef struct run {
     char      *progress; /* the last line of JSON */
     child_text messages; /* the other lines */
     child_text result;
-    child      c; /* its pid is valid while is_running */
+    char      *app; /* the text that was started */
+    child      c;   /* its pid is valid while is_running */
 } run;
 
 /* All below is guarded by `lock`; `changed` is signalled after each change. */
@@ -137,6 +138,7 @@ static run *take_place(void)
     free(place->progress);
     free(place->messages.text);
     free(place->result.text);
+    free(place->app);
     *place = (run){.number = 0};
     return place;
 }
@@ -154,6 +156,7 @@ static int start(const web *w, const child_plan *plan, const char *path, uint64_
     if (error)
         return error;
     r->is_running = true;
+    r->app        = strdup(plan->in);
     (void)snprintf(r->path, sizeof r->path, "%s", path);
     error = pthread_create(&thread, NULL, read_run, r);
     if (error) {
@@ -238,28 +241,48 @@ int runs_stop(request *r)
                  : answer_error(r, 404, "there is no such run");
 }
 
-/* What usm-run has printed. */
-int runs_result(request *r)
+/* A copy of what a run has: its app, or what it has printed; NULL: there is no such run, or it has
+ * printed nothing yet. */
+static char *copy_of(uint64_t number, bool is_app, size_t *size)
 {
-    char  *text = NULL;
-    size_t size = 0;
-    run   *found;
-    int    status;
+    char *text = NULL;
+    run  *r;
 
     (void)pthread_mutex_lock(&lock);
-    found = find(number_of(r));
-    if (found && !found->is_running) {
-        size = found->result.size;
-        text = malloc(size + 1);
-        if (text && size)
-            memcpy(text, found->result.text, size);
+    r = find(number);
+    if (r && (is_app ? r->app != NULL : !r->is_running)) {
+        const char *from = is_app ? r->app : r->result.text;
+
+        *size = is_app ? strlen(r->app) : r->result.size;
+        text  = malloc(*size + 1);
+        if (text && *size)
+            memcpy(text, from, *size);
     }
     (void)pthread_mutex_unlock(&lock);
+    return text;
+}
+
+static int answer_copy(request *r, bool is_app)
+{
+    size_t size = 0;
+    char  *text = copy_of(number_of(r), is_app, &size);
+    int    status;
+
     if (!text)
         return answer_error(r, 404, "there is no such run, or it has not ended");
     status = answer(r, 200, "application/octet-stream", text, size);
     free(text);
     return status;
+}
+
+int runs_result(request *r)
+{
+    return answer_copy(r, false);
+}
+
+int runs_app(request *r)
+{
+    return answer_copy(r, true);
 }
 
 /* ---- the stream ------------------------------------------------------------------------------ */

@@ -23,11 +23,18 @@ static const struct {
     const char *method, *path;
     handler    *fn;
 } routes[] = {
-    {"GET", "/api/devices", machine_devices}, {"GET", "/api/topology", machine_topology},
-    {"GET", "/api/files", compose_list},      {"GET", "/api/file", compose_read},
-    {"PUT", "/api/file", compose_save},       {"POST", "/api/check", compose_check},
-    {"POST", "/api/run", runs_start},         {"POST", "/api/stop", runs_stop},
-    {"GET", "/api/result", runs_result},      {"GET", "/api/live", live_stream},
+    {"GET", "/api/devices", machine_devices},
+    {"GET", "/api/topology", machine_topology},
+    {"GET", "/api/files", compose_list},
+    {"GET", "/api/file", compose_read},
+    {"PUT", "/api/file", compose_save},
+    {"POST", "/api/check", compose_check},
+    {"POST", "/api/run", runs_start},
+    {"POST", "/api/stop", runs_stop},
+    {"GET", "/api/result", runs_result},
+    {"GET", "/api/live", live_stream},
+    {"GET", "/api/app", runs_app},
+    {"POST", "/api/export", traces_export},
 };
 
 /* Whether `host` is this server as the browser of this machine knows it: name:port. */

@@ -11,6 +11,8 @@
  *     machine.c   devices and limits (usm-info); processors, memories, links (sysfs)
  *     compose.c   files of the folder: list, read, save; checks of apps (usm-run --dry-run)
  *     runs.c      apps that run: usm-run as a child, its progress, its results
+ *     processes.c processes that use libusm, by their monitor pages (usm-top's model)
+ *     traces.c    pages and timelines of traces (usm-prof)
  *     live.c      the stream of events that pages listen to
  *
  * Threads: civetweb calls the functions of requests on its own threads, several at once; each run
@@ -119,10 +121,13 @@ const char *child_end_text(int status, char *text, size_t size);
 /* ---- machine.c, compose.c, runs.c, live.c */
 handler machine_devices, machine_topology;
 handler compose_list, compose_read, compose_save, compose_check;
-handler runs_start, runs_stop, runs_result;
+handler runs_start, runs_stop, runs_result, runs_app;
+handler traces_export;
 handler live_stream;
 void    live_end(void); /* of all streams */
 
+/* Whether the query names a file; if not, it has been answered. */
+bool compose_path(request *r, char *path); /* of PATH_MAX bytes */
 /* Opens the folder of an app, a name relative to the web's folder; -1, and it has been answered. */
 int compose_folder_of(request *r, const char *path);
 
@@ -134,6 +139,9 @@ void machine_write_use(usm__json *j, machine_use *last);
 
 /* Writes the states of all runs if any is newer than *version, and says so. */
 bool runs_write_new(usm__json *j, uint64_t *version);
+/* Writes what usm-top knows of all processes, if it is newer than *seen, and says so.  now_ms: of
+ * CLOCK_MONOTONIC. */
+bool processes_write_new(usm__json *j, uint64_t *seen, uint64_t now_ms);
 /* Waits until a run is newer than `version`, at most for ms. */
 void runs_wait(uint64_t version, int ms);
 /* Ends the children of all runs. */

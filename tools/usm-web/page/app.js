@@ -96,6 +96,32 @@ function show() {
     begin();
 }
 
+/* Rows of texts.  `each` is given { tr, values } of every row. */
+function fillTable(table, heads, rows, each) {
+    if (!table.tHead) {
+        const head = element("tr", undefined, element("thead", undefined, table));
+        for (const h of heads) element("th", h, head).scope = "col";
+        element("tbody", undefined, table);
+    }
+    table.tBodies[0].replaceChildren(...rows.map(values => {
+        const tr = element("tr");
+        for (const v of values) element("td", String(v), tr);
+        if (each) each({ tr, values });
+        return tr;
+    }));
+}
+/* Lets the user save what is given, or a file of the folder. */
+function saveText(name, ...parts) {
+    const link = element("a");
+    link.href = URL.createObjectURL(new Blob(parts));
+    link.download = name.slice(name.lastIndexOf("/") + 1);
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+async function saveCopy(path) {
+    saveText(path, await (await ask("GET", "/api/file" + query({ path }))).blob());
+}
+
 /* Asks for a text: null if the dialog was left. */
 function askText(label, value) {
     const d = $("ask");

@@ -38,15 +38,27 @@ function storePlaces() {
     if (app.isPlaced)
         app.map.set("view", new Map(nodesOf().map((n, i) => [nameOf(n), app.places[i].map(v => new Raw(Math.round(v)))])));
 }
-function loadPlaces() {
-    const stored = app.map.get("view"), nodes = nodesOf();
+/* The places that are stored, and others where there are none. */
+function placesOf(map, nodes, edges) {
+    const stored = map.get("view"), places = arrange(nodes.length, edges);
     const isPair = p => Array.isArray(p) && p.length === 2 && p.every(v => v instanceof Raw && Number.isFinite(+v.text));
-    app.isPlaced = stored instanceof Map;
-    app.places = arrange(nodes.length, edgesOf());
-    if (app.isPlaced) nodes.forEach((n, i) => {
+    if (stored instanceof Map) nodes.forEach((n, i) => {
         const p = stored.get(nameOf(n));
-        if (isPair(p)) app.places[i] = p.map(v => +v.text);
+        if (isPair(p)) places[i] = p.map(v => +v.text);
     });
+    return places;
+}
+/* What GraphView draws of an app. */
+function graphOf(map) {
+    const nodes = (Array.isArray(map.get("nodes")) ? map.get("nodes") : []).filter(n => n instanceof Map);
+    const numbers = new Map(nodes.map((n, i) => [nameOf(n), i]));
+    const edges = (Array.isArray(map.get("edges")) ? map.get("edges") : []).map(e => [numbers.get(e[0]), numbers.get(e[1])])
+        .filter(([from, to]) => from !== undefined && to !== undefined);
+    return { nodes: nodes.map(n => ({ name: nameOf(n), kind: n.get("kind"), note: noteOf(n) })), edges, places: placesOf(map, nodes, edges) };
+}
+function loadPlaces() {
+    app.isPlaced = app.map.get("view") instanceof Map;
+    app.places = placesOf(app.map, nodesOf(), edgesOf());
 }
 function noteOf(n) {
     const parts = n.get("parts") || n.get("per_device");

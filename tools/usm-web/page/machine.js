@@ -50,6 +50,7 @@ function cpuList(text) {
 
 const processorBoxes = new Map();
 let memoryMeter = () => {};
+const deviceNotes = new Map(); /* by selector */
 
 function drawCpu(cpu, parent) {
     const e = element("div", String(cpu.number), parent);
@@ -125,6 +126,7 @@ function drawDevice(d) {
     m(free === null || !d.memory.total ? 0 : 1 - free / d.memory.total,
         free === null ? bytes(d.memory.total || 0) + ", its driver does not tell what is free"
             : bytes(d.memory.total - free) + " of " + bytes(d.memory.total) + " in use");
+    deviceNotes.set(d.selector, element("small", "", b));
     pairs([["backend", d.backend + ", " + d.platform], ["driver", d.driver_version],
         ["compute units", count(d.compute_units)], ["work-group", "up to " + count(d.max_work_group_size)],
         ["local memory", bytes(d.local_memory_size)],
@@ -168,6 +170,19 @@ listen("use", use => {
         e.setAttribute("aria-label", "processor " + number + ", " + percent(busy) + " busy");
     }
     memoryMeter(1 - use.available / use.total, bytes(use.total - use.available) + " of " + bytes(use.total) + " in use");
+});
+/* What the processes that use libusm hold on each device. */
+listen("processes", state => {
+    const held = new Map();
+    for (const p of state.processes) for (const d of p.devices || []) {
+        const h = held.get(d.device) || { reserved: 0, processes: 0, limit: 0 };
+        held.set(d.device, { reserved: h.reserved + d.reserved, processes: h.processes + 1, limit: Math.max(h.limit, d.limit) });
+    }
+    for (const [selector, e] of deviceNotes) {
+        const h = held.get(selector);
+        e.textContent = h ? bytes(h.reserved) + " held by " + count(h.processes) + (h.processes === 1 ? " process" : " processes") + " through libusm"
+            + (h.limit ? ", limit " + bytes(h.limit) : "") : "held by no process through libusm";
+    }
 });
 sections.machine = () => {
     askJson("GET", "/api/topology").then(drawTopology);

@@ -2,6 +2,19 @@
    A run of the app that is drawn: progress, states of nodes, what came out. */
 "use strict";
 
+/* The states of nodes, of a line of usm-run --progress=json. */
+const statesOf = p => p.nodes.map(([tasks, done, running]) =>
+    tasks && done === tasks ? "done" : running ? "running" : done ? "started" : "waiting");
+function showShares(box, p) {
+    box.replaceChildren(...p.members.map((m, k) => {
+        const e = element("span", m.name + " " + percent(m.share) + (m.is_well ? "" : " (set aside)"));
+        e.style.width = 100 * m.share + "%";
+        e.style.background = palette[k % palette.length];
+        e.hidden = m.share === 0;
+        return e;
+    }));
+}
+
 const run = {
     number: 0,
     shares: [], /* of each node's launches that have ended */
@@ -57,15 +70,9 @@ const run = {
         $("run-bar").value = p.fraction;
         $("run-text").textContent = percent(p.fraction) + (isRunning && p.left > 0 ? ", " + duration(p.left * 1e9) + " left" : ", " + duration(p.seconds * 1e9))
             + (p.rescheduled ? ", " + count(p.rescheduled) + " rescheduled" : "");
-        $("run-shares").replaceChildren(...p.members.map((m, k) => {
-            const e = element("span", m.name + " " + percent(m.share) + (m.is_well ? "" : " (set aside)"));
-            e.style.width = 100 * m.share + "%";
-            e.style.background = palette[k % palette.length];
-            e.hidden = m.share === 0;
-            return e;
-        }));
+        showShares($("run-shares"), p);
         if (run.text !== app.text) return;
-        view.states = p.nodes.map(([tasks, done, running]) => tasks && done === tasks ? "done" : running || done ? "running" : "waiting");
+        view.states = statesOf(p);
         run.shares = p.nodes.map(([tasks, done]) => tasks ? done / tasks : 0);
         redraw();
     },
@@ -140,9 +147,7 @@ function showNumbers(data, box) {
 async function showFile(path, box) {
     const data = new Uint8Array(await (await ask("GET", "/api/file" + query({ path }))).arrayBuffer());
     element("h3", path + ", " + bytes(data.length), box);
-    const link = element("a", "Save a copy", element("p", undefined, box));
-    link.href = URL.createObjectURL(new Blob([data]));
-    link.download = path.slice(path.lastIndexOf("/") + 1);
+    element("button", "Save a copy", element("p", undefined, box)).addEventListener("click", () => saveText(path, data));
     const canvas = element("canvas");
     canvas.id = "result-canvas";
     canvas.setAttribute("role", "img");

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""test_live.py USM_WEB PROGRAM: the sections Memory and Jobs in a browser.  PROGRAM is tests/tools/top_app.c:
+it uses libusm until its input ends, and has a tag whose name a page would run.
+
+SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from browser import SAMPLES, Page, Server, make_folder
+
+
+def check_memory(page, program, folder):
+    page.run("location.hash = 'memory'")
+    page.wait("return document.querySelector('#processes tbody tr')", "a process is listed")
+    page.wait("return document.getElementById('memory-title').textContent.includes('process " + str(program.pid) + "')",
+              "it is chosen")
+    page.wait("return chosenHistory().length > 5 && document.querySelectorAll('.pool').length > 0", "its pools are drawn")
+    page.wait("return [...document.querySelectorAll('#memory-tags td')].some(e => e.textContent === 'leak')", "its tags are told")
+    page.wait("return [...document.querySelectorAll('#memory-tags td')].some(e => e.textContent === 'growing')", "one of them grows")
+    page.check(any("<script>" in text for text in page.texts("#memory-tags td")), "a tag with markup is text")
+    page.check(page.run("return document.querySelectorAll('main script').length") == 0, "and no element")
+    page.picture("memory")
+    # Frozen: time goes on, the picture does not; the moments before can be looked at.
+    page.run("document.getElementById('memory-freeze').click()")
+    shown = page.run("return shownHistory().length")
+    page.wait(f"return chosenHistory().length > {shown + 3}", "the process goes on")
+    page.check(page.run("return shownHistory().length") == shown, "what is frozen stays")
+    page.run("const e = document.getElementById('memory-scrub'); e.value = 0; e.dispatchEvent(new Event('input'));")
+    page.check(page.run("return memory.at") == 0, "an earlier moment is shown")
+    page.run("document.getElementById('memory-freeze').click()")
+    os.kill(program.pid, signal.SIGKILL)
+    program.wait()
+    page.wait("return document.getElementById('memory-state').textContent.includes('has ended')", "that it was killed is told")
+    page.check(page.run("return shownHistory().length") > shown, "what it had is still there")
+    page.run("listTraces()")
+    page.wait("return document.querySelectorAll('#traces button').length === 2", "its trace is listed")
+    page.run("document.querySelector('#traces button').click()")
+    page.wait("return !document.querySelector('#traces button').disabled", "the trace is exported")
+    with open(os.path.join(folder, "app.trace.html"), encoding="utf-8") as file:
+        page.check("top_app" in file.read(), "as a page")
+
+
+def check_jobs(page, server):
+    with open(os.path.join(SAMPLES, "integral.json"), encoding="utf-8") as file:
+        app = file.read()
+    slow = app.replace("1048576", "4294967295").replace('"parts": 8', '"parts": 4000')
+    number = server.json("POST", "/api/run?path=integral.json", slow)[1]["run"]
+    page.run("location.hash = 'jobs'")
+    page.wait(f"return jobs.chosen === {number}", "a run that was begun elsewhere is shown")
+    page.wait("return jobs.view.states.includes('running')", "a node runs")
+    page.wait("return [...document.querySelectorAll('#queues td')].some(e => e.textContent === 'usm-run')", "its queues are listed")
+    page.picture("jobs")
+    page.run("[...document.querySelectorAll('.job button')].find(b => b.textContent === 'Stop').click()")
+    page.wait(f"return !jobs.runs.get({number}).is_running", "it can be stopped")
+    number = server.json("POST", "/api/run?path=integral.json", app)[1]["run"]
+    page.wait(f"return jobs.runs.get({number}) && jobs.runs.get({number}).is_ok", "another one ends well")
+    page.run(f"chooseJob({number})")
+    page.wait("return jobs.view.states.length === 4 && jobs.view.states.every(s => s === 'done')", "and all its nodes are done")
+
+
+def main():
+    folder = make_folder("integral.json", "integral.cl")
+    server = Server(sys.argv[1], folder)
+    page = Page(server)
+    program = subprocess.Popen([sys.argv[2]], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                               env={**os.environ, "USM_TRACE": os.path.join(folder, "app.trace")})
+    try:
+        check_memory(page, program, folder)
+        check_jobs(page, server)
+    finally:
+        program.kill()
+        program.stdin.close()
+        page.end()
+        server.end()
+        shutil.rmtree(folder)
+    page.report()
+
+
+if __name__ == "__main__":
+    main()
