@@ -95,7 +95,6 @@ def compose(page, folder):
     for k in range(3):
         wire(k, k + 1)
     checked(page, "good")
-    page.picture("compose")
     page.run("save('mine.json')")
     page.wait("return document.getElementById('app-state').textContent === 'saved'", "it is saved")
     with open(os.path.join(folder, "mine.json"), encoding="utf-8") as file:
@@ -113,7 +112,6 @@ def compose(page, folder):
     run_state(page, "done")
     page.wait("return document.getElementById('run-result').textContent.includes('3.14159')", "the result is shown")
     page.wait("return view.states.length === 4 && view.states.every(s => s === 'done')", "all nodes are done")
-    page.picture("result")
     # By keyboard: the chosen node moves, and is removed.
     page.run("view.choose({ node: 0 })")
     before = page.run("return app.places[0][0]")
@@ -151,11 +149,14 @@ def check_ends(page, server):
     slow = sample("integral.json").replace("1048576", "4294967295").replace('"parts": 8', '"parts": 4000')
     for end in ("stopped", "killed"):
         set_text(page, slow)
+        page.run("view.whole(); view.choose({ node: 2 })")
         checked(page, "good")
         page.run("document.getElementById('run').dataset.state = ''; document.getElementById('app-run').click()")
         page.wait("return view.states.includes('running')", "a node runs")
-        page.picture("running")
         if end == "stopped":
+            page.wait("return run.shares[2] > 0", "it gets on")
+            page.run("scrollTo(0, 0)")
+            page.picture("web-compose")
             page.run("document.getElementById('app-stop').click()")
             run_state(page, "stopped")
             continue
@@ -191,6 +192,15 @@ def check_files(page, folder):
     page.check(size == [2, 1, 255, 255], f"an image is drawn: {size}")
 
 
+def check_sample(page, folder):
+    """A sample is copied to the folder, and opened."""
+    page.run("const e = document.getElementById('app-list'); e.value = 'sample:md5'; e.dispatchEvent(new Event('change'));")
+    page.wait("return app.path === 'md5.json' && document.getElementById('app-list').value === 'md5.json'", "a sample is opened")
+    with open(os.path.join(folder, "md5.json"), encoding="utf-8") as file:
+        page.check(file.read() == sample("md5.json"), "it is in the folder")
+    checked(page, "good")
+
+
 def check_large(page):
     """10,000 nodes, on a cycle."""
     n = 10000
@@ -219,6 +229,7 @@ def main():
         compose(page, folder)
         check_names(page)
         check_files(page, folder)
+        check_sample(page, folder)
         check_ends(page, server)
         check_large(page)
         server.end()

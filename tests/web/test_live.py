@@ -23,7 +23,7 @@ def check_memory(page, program, folder):
     page.wait("return [...document.querySelectorAll('#memory-tags td')].some(e => e.textContent === 'growing')", "one of them grows")
     page.check(any("<script>" in text for text in page.texts("#memory-tags td")), "a tag with markup is text")
     page.check(page.run("return document.querySelectorAll('main script').length") == 0, "and no element")
-    page.picture("memory")
+    page.picture("web-memory")
     # Frozen: time goes on, the picture does not; the moments before can be looked at.
     page.run("document.getElementById('memory-freeze').click()")
     shown = page.run("return shownHistory().length")
@@ -53,7 +53,7 @@ def check_jobs(page, server):
     page.wait(f"return jobs.chosen === {number}", "a run that was begun elsewhere is shown")
     page.wait("return jobs.view.states.includes('running')", "a node runs")
     page.wait("return [...document.querySelectorAll('#queues td')].some(e => e.textContent === 'usm-run')", "its queues are listed")
-    page.picture("jobs")
+    page.picture("web-jobs")
     page.run("[...document.querySelectorAll('.job button')].find(b => b.textContent === 'Stop').click()")
     page.wait(f"return !jobs.runs.get({number}).is_running", "it can be stopped")
     number = server.json("POST", "/api/run?path=integral.json", app)[1]["run"]

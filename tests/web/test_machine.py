@@ -19,6 +19,7 @@ def main():
         page.check(any("host:0" in text for text in page.texts(".device header span")), "the host is one")
         page.check(page.texts("#topology .pu"), "there are processors")
         page.wait("return document.querySelector('.pu').style.getPropertyValue('--use') !== ''", "their use is told")
+        page.picture("web-machine")
         page.check("token" not in page.browser.current_url, "the address bar has no token")
         page.browser.refresh()
         page.wait("return document.getElementById('link').dataset.state === 'live'", "a reload keeps the token")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The page: files that the build has put into this program (usm_embed), some of them those of the
- * profile's page. */
+ * profile's page, and samples of apps. */
 #include "web.h"
 
 #include <string.h>
@@ -33,6 +33,14 @@ extern const char   web_memory_js[];
 extern const size_t web_memory_js_size;
 extern const char   web_run_js[];
 extern const size_t web_run_js_size;
+extern const char   web_sample_integral_cl[];
+extern const size_t web_sample_integral_cl_size;
+extern const char   web_sample_integral_json[];
+extern const size_t web_sample_integral_json_size;
+extern const char   web_sample_md5_cl[];
+extern const size_t web_sample_md5_cl_size;
+extern const char   web_sample_md5_json[];
+extern const size_t web_sample_md5_json_size;
 
 static const struct {
     const char   *path, *type, *text;
@@ -52,6 +60,13 @@ static const struct {
     {"/machine.js", "text/javascript; charset=utf-8", web_machine_js, &web_machine_js_size},
     {"/memory.js", "text/javascript; charset=utf-8", web_memory_js, &web_memory_js_size},
     {"/run.js", "text/javascript; charset=utf-8", web_run_js, &web_run_js_size},
+    {"/samples/integral.cl", "text/plain; charset=utf-8", web_sample_integral_cl,
+     &web_sample_integral_cl_size},
+    {"/samples/integral.json", "text/plain; charset=utf-8", web_sample_integral_json,
+     &web_sample_integral_json_size},
+    {"/samples/md5.cl", "text/plain; charset=utf-8", web_sample_md5_cl, &web_sample_md5_cl_size},
+    {"/samples/md5.json", "text/plain; charset=utf-8", web_sample_md5_json,
+     &web_sample_md5_json_size},
 };
 
 bool files_answer(request *r, int *status)

@@ -202,7 +202,11 @@ async function listFiles() {
     element("option", app.path || "(new)", list).value = app.path;
     for (const f of files)
         if (f.path.endsWith(".json") && f.path !== app.path) element("option", f.path, list).value = f.path;
+    const samples = element("optgroup", undefined, list);
+    samples.label = "samples, to be copied here";
+    for (const name of sampleApps) element("option", name, samples).value = "sample:" + name;
     list.value = app.path;
+    $("files").replaceChildren(...files.slice(0, 1000).map(f => { const o = element("option"); o.value = relative(f.path); return o; }));
     const sources = files.filter(f => f.path.endsWith(".cl")).slice(0, 50);
     const found = await Promise.all(sources.map(async f => [f.path, await (await ask("GET", "/api/file" + query({ path: f.path }))).text()]));
     showPalette(found);
@@ -226,6 +230,17 @@ async function openApp(path) {
         showFaults("");
         showText(true);
     }
+}
+const sampleApps = ["integral", "md5"];
+/* Copies a sample to the folder, unless it is there, and opens it. */
+async function openSample(name) {
+    for (const file of [name + ".cl", name + ".json"]) {
+        const text = await (await fetch("/samples/" + file)).text();
+        await ask("PUT", "/api/file" + query({ path: file }), text, { "If-None-Match": "*" })
+            .catch(e => { if (e.status !== 409) throw e; });
+    }
+    await openApp(name + ".json");
+    await listFiles();
 }
 async function save(path) {
     try {
@@ -330,7 +345,7 @@ function beginCompose() {
         open: () => $("inspector").querySelector("input, select, textarea")?.focus()
     });
     listenCanvas();
-    $("app-list").addEventListener("change", e => openApp(e.target.value));
+    $("app-list").addEventListener("change", e => e.target.value.startsWith("sample:") ? openSample(e.target.value.slice(7)) : openApp(e.target.value));
     $("app-new").addEventListener("click", newApp);
     $("app-save").addEventListener("click", () => app.path ? save(app.path) : saveAs());
     $("app-save-as").addEventListener("click", saveAs);

@@ -70,7 +70,8 @@ function showPiece(pieces, i, store) {
     const pick = makeSelect(forms, form, f => { pieces[i] = new Map(begin[f]); again(); });
     pick.setAttribute("aria-label", "kind of piece " + (i + 1));
     row.append(pick);
-    const value = p.get(form), area = element("textarea", undefined, row);
+    const value = p.get(form), area = element(form === "file" ? "input" : "textarea", undefined, row);
+    if (form === "file") area.setAttribute("list", "files");
     area.value = form === "numbers" && Array.isArray(value) ? value.map(v => textOf(v)).join(", ") : textOf(value);
     area.rows = Math.min(6, 1 + Math.floor(area.value.length / 30));
     area.setAttribute("aria-label", "piece " + (i + 1));

@@ -10,7 +10,7 @@ const poolKey = p => p.id + " " + p.pool + " " + p.kind + (p.device ? " " + p.de
 function keepSamples(state) {
     const there = new Set(state.processes.map(p => p.pid));
     for (const p of state.processes) {
-        if (p.error) continue;
+        if (p.error || !p.samples) continue; /* it has not been sampled yet */
         const list = memory.history.get(p.pid) || [];
         if (!list.length) memory.history.set(p.pid, list);
         list.push({ time: state.time_ns, process: p });
