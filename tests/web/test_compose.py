@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_compose.py USM_WEB: an app is drawn, checked, saved, run and watched in a browser; and what may go
+"""test_compose.py USM_WEB CC INCLUDE: an app is drawn, checked, saved, run and watched in a browser; and what may go
 wrong meanwhile.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 
-from browser import SAMPLES, Page, Server, make_folder
+from browser import ROOT, SAMPLES, Page, Server, make_folder
 
 MARKUP = "<img src=x onerror=document.title='ran'></script><script>document.title='ran'</script>"
 
@@ -201,6 +201,41 @@ def check_sample(page, folder):
     checked(page, "good")
 
 
+NATIVE = """
+#include <usm/program.h>
+#define KERNEL(f) void f(const usm_range *range, void *const *args); void f(const usm_range *range, void *const *args)
+#define IN   (*(unsigned char **)args[0])
+#define SIZE (*(unsigned *)args[1])
+KERNEL(processData)
+{
+    unsigned sum = 0;
+    for (unsigned i = 0; range->begin[0] == 0 && i < SIZE; i++)
+        sum += IN[i];
+    if (range->begin[0] == 0)
+        **(unsigned **)args[2] = sum;
+}
+"""
+
+
+def check_native(page, folder, compiler, include):
+    """On the host alone: a kernel in a library of the folder."""
+    source = os.path.join(folder, "kernels.c")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(NATIVE)
+    subprocess.run([compiler, "-shared", "-fPIC", f"-I{ROOT}/include", f"-I{include}", "-o",
+                    os.path.join(folder, "kernels.so"), source], check=True)
+    app = {"kernels": {"k": {"library": "kernels.so"}},
+           "nodes": [{"name": "in", "kind": "input", "data": {"text": "abc"}},
+                     {"name": "sum", "kind": "process", "kernel": "k", "out_size": 4, "output": {"print": "u32"}}],
+           "edges": [["in", "sum"]]}
+    set_text(page, json.dumps(app))
+    checked(page, "good")
+    page.run("document.getElementById('app-run').click()")
+    run_state(page, "done")
+    page.wait("return document.getElementById('run-result').textContent.includes('294')", "the result is shown")
+    page.check("host:0" in page.run("return document.getElementById('run-shares').textContent"), "the host did it")
+
+
 def check_large(page):
     """10,000 nodes, on a cycle."""
     n = 10000
@@ -216,24 +251,33 @@ def check_large(page):
     page.wait("return document.querySelectorAll('.node').length > 0", "near, they are boxes")
 
 
+def check_all(page, server, folder):
+    page.wait("return document.querySelectorAll('#palette-kernels button').length === 3", "the kernels are listed")
+    page.wait("return app.path === 'integral.json'", "the app of the folder is opened")
+    checked(page, "good")
+    check_text(page)
+    compose(page, folder)
+    check_names(page)
+    check_files(page, folder)
+    check_sample(page, folder)
+    check_ends(page, server)
+    check_large(page)
+    server.end()
+    page.wait("return document.getElementById('link').dataset.state === 'lost'", "that the server has ended is told", faults=9)
+
+
 def main():
-    folder = make_folder("integral.json", "integral.cl")
+    is_host = os.environ.get("USM_TEST_RUNTIME") == "host"
+    folder = make_folder(*([] if is_host else ["integral.json", "integral.cl"]))
     server = Server(sys.argv[1], folder)
     page = Page(server)
     try:
         page.run("location.hash = 'compose'")
-        page.wait("return document.querySelectorAll('#palette-kernels button').length === 3", "the kernels are listed")
-        page.wait("return app.path === 'integral.json'", "the app of the folder is opened")
-        checked(page, "good")
-        check_text(page)
-        compose(page, folder)
-        check_names(page)
-        check_files(page, folder)
-        check_sample(page, folder)
-        check_ends(page, server)
-        check_large(page)
-        server.end()
-        page.wait("return document.getElementById('link').dataset.state === 'lost'", "that the server has ended is told", faults=9)
+        page.wait("return document.getElementById('compose').dataset.state === 'drawn'", "it is drawn")
+        if is_host:
+            check_native(page, folder, *sys.argv[2:])
+        else:
+            check_all(page, server, folder)
     finally:
         page.end()
         server.end()

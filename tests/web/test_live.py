@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_live.py USM_WEB PROGRAM: the sections Memory and Jobs in a browser.  PROGRAM is tests/tools/top_app.c:
+"""test_live.py USM_WEB PROGRAM: the sections Machine, Memory and Jobs in a browser.  PROGRAM is tests/tools/top_app.c:
 it uses libusm until its input ends, and has a tag whose name a page would run.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,6 +11,18 @@ import subprocess
 import sys
 
 from browser import SAMPLES, Page, Server, make_folder
+
+
+def check_machine(page):
+    page.wait("return document.getElementById('machine').dataset.state === 'drawn'", "the devices are drawn")
+    page.check(page.texts(".device header b"), "there is a device")
+    page.check(any("host:0" in text for text in page.texts(".device header span")), "the host is one")
+    page.check(page.texts("#topology .pu"), "there are processors")
+    page.wait("return document.querySelector('.pu').style.getPropertyValue('--use') !== ''", "their use is told")
+    page.picture("web-machine")
+    page.check("token" not in page.browser.current_url, "the address bar has no token")
+    page.browser.refresh()
+    page.wait("return document.getElementById('link').dataset.state === 'live'", "a reload keeps the token")
 
 
 def check_memory(page, program, folder):
@@ -62,6 +74,13 @@ def check_jobs(page, server):
     page.wait("return jobs.view.states.length === 4 && jobs.view.states.every(s => s === 'done')", "and all its nodes are done")
 
 
+def check_token(page, server):
+    page.browser.execute_script("sessionStorage.clear()")
+    page.open("http://" + server.address + "/#token=" + "0" * 32)
+    page.wait("return document.getElementById('notices').textContent.includes('token')",
+              "a wrong token is told", faults=4)
+
+
 def main():
     folder = make_folder("integral.json", "integral.cl")
     server = Server(sys.argv[1], folder)
@@ -69,8 +88,10 @@ def main():
     program = subprocess.Popen([sys.argv[2]], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                env={**os.environ, "USM_TRACE": os.path.join(folder, "app.trace")})
     try:
+        check_machine(page)
         check_memory(page, program, folder)
         check_jobs(page, server)
+        check_token(page, server)
     finally:
         program.kill()
         program.stdin.close()
