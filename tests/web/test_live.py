@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_live.py USM_WEB PROGRAM: the sections Machine, Memory and Jobs in a browser.  PROGRAM is tests/tools/top_app.c:
-it uses libusm until its input ends, and has a tag whose name a page would run.
+"""test_live.py USM_WEB PROGRAM [MD5]: the sections Machine, Memory and Jobs in a browser.  PROGRAM is tests/tools/top_app.c:
+it uses libusm until its input ends, and has a tag whose name a page would run.  MD5: the sample.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -74,6 +74,28 @@ def check_jobs(page, server):
     page.wait("return jobs.view.states.length === 4 && jobs.view.states.every(s => s === 'done')", "and all its nodes are done")
 
 
+def check_ranks(page, md5, folder):
+    """A launch over two ranks: who they are, how far it has got; one of them is killed."""
+    meet = os.path.join(folder, "meet")
+    os.mkdir(meet)
+    ranks = [subprocess.Popen([md5, "--digest", "0" * 32, "--max-length", "13", f"--ranks=socket:{meet},rank={rank},size=2"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for rank in range(2)]
+    try:
+        page.run("location.hash = 'memory'")
+        for rank in range(2):
+            page.wait(f"return [...document.querySelectorAll('#processes td')].some(e => e.textContent === '{rank} of 2')", f"rank {rank} is listed")
+        page.run("location.hash = 'jobs'")
+        page.wait("return [...document.querySelectorAll('#launches header')].some(e => e.textContent.includes('of 2'))", "the launch is shown")
+        page.picture("web-launch")
+        ranks[1].kill()
+        ranks[1].wait()
+        page.wait("return [...document.querySelectorAll('#queues td')].every(e => e.textContent !== '1 of 2')", "a rank that was killed is gone")
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+
+
 def check_token(page, server):
     page.browser.execute_script("sessionStorage.clear()")
     page.open("http://" + server.address + "/#token=" + "0" * 32)
@@ -91,6 +113,8 @@ def main():
         check_machine(page)
         check_memory(page, program, folder)
         check_jobs(page, server)
+        if len(sys.argv) > 3:
+            check_ranks(page, sys.argv[3], folder)
         check_token(page, server)
     finally:
         program.kill()

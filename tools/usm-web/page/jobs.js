@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-   The section Jobs: apps that run, their graphs coloured by state; queues of all processes. */
+   The section Jobs: apps that run, their graphs coloured by state; launches and queues of all processes. */
 "use strict";
 
 const jobs = { runs: new Map(), chosen: 0, app: null, view: null };
@@ -57,6 +57,31 @@ function colourJob(r, p) {
     jobs.app.nodes.forEach((n, i) => { n.share = p.nodes[i] && p.nodes[i][0] ? p.nodes[i][1] / p.nodes[i][0] : 0; });
     jobs.view.draw();
 }
+/* A launch of usm_parallel() that is under way, or was the last: its members' shares are those of the indices
+ * that are done. */
+function launchCard(p, l, now) {
+    const card = element("div"), head = element("header", undefined, card), seconds = (now - l.start_ns) / 1e9, done = l.total ? l.done / l.total : 0;
+    card.className = "box job";
+    card.dataset.state = l.over ? "done" : "running";
+    element("b", l.kernel || "launch", head);
+    element("span", p.program + ", process " + p.pid + (p.rank === undefined ? "" : ", rank " + p.rank + " of " + p.ranks) + (p.host ? " on " + p.host : ""), head);
+    const bar = element("progress", undefined, card);
+    bar.value = l.over ? 1 : done;
+    bar.setAttribute("aria-label", "progress of " + l.kernel);
+    element("p", l.over ? "over" : percent(done) + " of " + count(l.total) + (done > 0 ? ", " + duration((seconds / done - seconds) * 1e9) + " left" : ""), card);
+    const items = l.members.reduce((n, m) => n + m.items, 0) || 1;
+    const shares = element("div", undefined, card);
+    shares.className = "shares";
+    showShares(shares, { members: l.members.map(m => ({ name: m.name, share: m.items / items, is_well: true })) });
+    for (const m of l.members)
+        element("small", m.name + ": " + count(m.chunks) + (m.chunks === 1 ? " chunk" : " chunks") + ", " + count(m.under_way) + " under way, busy "
+            + duration(m.busy_ns), element("div", undefined, card));
+    return card;
+}
+function drawLaunches(state) {
+    $("launches").replaceChildren(...state.processes.flatMap(p => (p.launches || []).map(l => launchCard(p, l, state.time_ns))));
+    $("launches-empty").hidden = $("launches").children.length > 0;
+}
 function drawQueues(processes) {
     const rows = [];
     for (const p of processes)
@@ -66,7 +91,7 @@ function drawQueues(processes) {
     $("queues-empty").hidden = rows.length > 0;
 }
 listen("runs", runs => { for (const r of runs) jobs.runs.set(r.run, r); if (jobs.view) runs.forEach(drawJob); });
-listen("processes", state => { if (!$("jobs").hidden) drawQueues(state.processes); });
+listen("processes", state => { if (!$("jobs").hidden) { drawLaunches(state); drawQueues(state.processes); } });
 sections.jobs = () => {
     jobs.view = new GraphView($("job-canvas"), { choose: () => {} });
     for (const r of jobs.runs.values()) drawJob(r);
