@@ -48,8 +48,8 @@ def check_memory(page, program, folder):
     program.wait()
     page.wait("return document.getElementById('memory-state').textContent.includes('has ended')", "that it was killed is told")
     page.check(page.run("return shownHistory().length") > shown, "what it had is still there")
-    page.run("listTraces()")
-    page.wait("return document.querySelectorAll('#traces button').length === 2", "its trace is listed")
+    page.run("return listTraces()")
+    page.check(page.run("return document.querySelectorAll('#traces button').length") == 2, "its trace is listed")
     page.run("document.querySelector('#traces button').click()")
     page.wait("return !document.querySelector('#traces button').disabled", "the trace is exported")
     with open(os.path.join(folder, "app.trace.html"), encoding="utf-8") as file:
