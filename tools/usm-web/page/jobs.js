@@ -40,8 +40,10 @@ function drawJob(r) {
     if (r.run === jobs.chosen) colourJob(r, p);
 }
 async function chooseJob(number) {
-    const text = await (await ask("GET", "/api/app" + query({ run: number }))).text();
     jobs.chosen = number;
+    jobs.app = null;
+    const text = await (await ask("GET", "/api/app" + query({ run: number }))).text();
+    if (jobs.chosen !== number) return; /* another one was chosen meanwhile */
     jobs.app = graphOf(parseJson(text));
     $("job-graph").hidden = false;
     $("job-title").textContent = "Run " + number;
@@ -90,11 +92,20 @@ function drawQueues(processes) {
     fillTable($("queues"), ["program", "process", "rank", "device", "queue", "commands", "in flight"], rows);
     $("queues-empty").hidden = rows.length > 0;
 }
-listen("runs", runs => { for (const r of runs) jobs.runs.set(r.run, r); if (jobs.view) runs.forEach(drawJob); });
+/* Until the user has chosen a run, the first that comes is shown. */
+function chooseFirst() {
+    const running = [...jobs.runs.values()].filter(r => r.is_running).pop() || [...jobs.runs.values()].pop();
+    if (running && !jobs.chosen) chooseJob(running.run);
+}
+listen("runs", runs => {
+    for (const r of runs) jobs.runs.set(r.run, r);
+    if (!jobs.view) return;
+    runs.forEach(drawJob);
+    chooseFirst();
+});
 listen("processes", state => { if (!$("jobs").hidden) { drawLaunches(state); drawQueues(state.processes); } });
 sections.jobs = () => {
     jobs.view = new GraphView($("job-canvas"), { choose: () => {} });
     for (const r of jobs.runs.values()) drawJob(r);
-    const running = [...jobs.runs.values()].filter(r => r.is_running).pop() || [...jobs.runs.values()].pop();
-    if (running) chooseJob(running.run);
+    chooseFirst();
 };
