@@ -107,8 +107,11 @@ static void *read_run(void *of)
             notify_change(r);
         (void)pthread_mutex_unlock(&lock);
     }
-    /* While this is waited for, stop() may still signal the child: it is not reaped without the
-     * lock, so its number is nobody else's. */
+    /* The child may have closed its streams and go on.  It is reaped with the lock alone, so that
+     * the number that runs_stop() signals is nobody else's. */
+    while (waitid(P_PID, (id_t)c.pid, &(siginfo_t){.si_pid = 0}, WEXITED | WNOWAIT) &&
+           errno == EINTR)
+        ;
     (void)pthread_mutex_lock(&lock);
     if (err.size)
         take_line(r, err.text, err.size);
