@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -37,13 +38,22 @@ static const struct {
     {"POST", "/api/export", traces_export},
 };
 
+/* The port that was opened.  Requests may come before it is known, from whoever tries all ports: as
+ * they name another port than 0, they are refused.  Nothing else is published by it: relaxed. */
+static _Atomic(unsigned) listens_at;
+
+static unsigned own_port(void)
+{
+    return atomic_load_explicit(&listens_at, memory_order_relaxed);
+}
+
 /* Whether `host` is this server as the browser of this machine knows it: name:port. */
-static bool is_own_host(const request *r, const char *host)
+static bool is_own_host(const char *host)
 {
     char own[2][32];
 
-    (void)snprintf(own[0], sizeof own[0], "127.0.0.1:%u", r->w->port);
-    (void)snprintf(own[1], sizeof own[1], "localhost:%u", r->w->port);
+    (void)snprintf(own[0], sizeof own[0], "127.0.0.1:%u", own_port());
+    (void)snprintf(own[1], sizeof own[1], "localhost:%u", own_port());
     return host && (strcmp(host, own[0]) == 0 || strcmp(host, own[1]) == 0);
 }
 
@@ -56,7 +66,7 @@ static bool is_own_origin(const request *r)
     if (site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0)
         return false;
     return !origin || (strncmp(origin, scheme, sizeof scheme - 1) == 0 &&
-                       is_own_host(r, origin + sizeof scheme - 1));
+                       is_own_host(origin + sizeof scheme - 1));
 }
 
 static bool has_token(const request *r)
@@ -89,11 +99,11 @@ static int on_request(struct mg_connection *c)
     request                       r    = {c, info, info->user_data};
     int                           status;
 
-    if (!is_own_host(&r, mg_get_header(c, "Host")))
+    if (!is_own_host(mg_get_header(c, "Host")))
         return answer_error(&r, 403,
                             "this server is http://127.0.0.1:%u; another name for it is "
                             "refused",
-                            r.w->port);
+                            own_port());
     if (!is_own_origin(&r))
         return answer_error(&r, 403, "requests of other pages are refused");
     if (files_answer(&r, &status))
@@ -161,5 +171,6 @@ struct mg_context *server_start(web *w)
     (void)signal(SIGCHLD, SIG_DFL); /* mg_start() ignores it, and waitpid() would find no child */
     if (mg_get_server_ports(server, 1, &port) == 1)
         w->port = (unsigned)port.port;
+    atomic_store_explicit(&listens_at, w->port, memory_order_relaxed);
     return server;
 }

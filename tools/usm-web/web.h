@@ -16,8 +16,8 @@
  *     live.c      the stream of events that pages listen to
  *
  * Threads: civetweb calls the functions of requests on its own threads, several at once; each run
- * has one more, which reads what usm-run writes.  `web` is fixed before the first request; the
- * state that changes is that of runs.c, under its lock. */
+ * has one more, which reads what usm-run writes.  `web` is fixed once the server listens (requests
+ * do not read the port); the state that changes is that of runs.c, under its lock. */
 #ifndef USM_WEB_WEB_H
 #define USM_WEB_WEB_H
 
