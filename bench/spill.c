@@ -8,6 +8,7 @@
  * tuned    the defaults against what could be said and set                  spill_disk.c
  * memory   the limit, and a control group that kills who crosses it         spill_limit.c
  * managed  plain pointers, out of core and where all fits                  spill_managed.c
+ * sleep    pools that sleep and wake against fio                            spill_sleep.c
  * cost     what buffers cost while everything fits                          spill_prices.c
  * lives    small buffers from creation to end, against SYCL's               spill_prices.c
  * Called by main.c. */
@@ -77,7 +78,8 @@ int bench_spill(bench_report *report, const bench_options *options)
     } sections[] = {{"disk", spill_section_disk},     {"small", spill_section_small},
                     {"file", spill_section_file},     {"tuned", spill_section_tuned},
                     {"memory", spill_section_memory}, {"managed", spill_section_managed},
-                    {"cost", spill_section_cost},     {"lives", spill_section_lives}};
+                    {"sleep", spill_section_sleep},   {"cost", spill_section_cost},
+                    {"lives", spill_section_lives}};
 
     choose(options);
     contenders_find(bench_sycl_folder(options), options->verbose);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What the sections of `usm-bench spill` share: this run's choices, and series of workloads in
- * workers; see spill_series.c.  Called by spill.c, spill_disk.c, spill_file.c, spill_limit.c,
- * spill_small.c. */
+ * workers; see spill_series.c.  Called by spill.c and its sections. */
 #ifndef USM_BENCH_SPILL_SERIES_H
 #define USM_BENCH_SPILL_SERIES_H
 
@@ -71,6 +70,7 @@ void spill_section_tuned(void);
 void spill_section_file(void);
 void spill_section_memory(void);
 void spill_section_managed(void);
+void spill_section_sleep(void);
 void spill_section_cost(void);
 void spill_section_lives(void);
 

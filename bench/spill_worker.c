@@ -20,6 +20,8 @@
 #define SETTLED_LOOKS 5 /* 20 ms apart, in which nothing was written */
 #define SETTLE_LOOKS  250
 
+#define CHUNK_OF_WORDS ((size_t)1 << 20)
+
 typedef struct worker {
     spill_load   *load;
     bench_buffers plugin;
@@ -283,6 +285,68 @@ static void command_device(const char *arguments)
     free(buffer);
 }
 
+/* ---- pools that sleep ----------------------------------------------------------------- */
+
+/* Words that no codec and no all-zero block makes shorter; compared if `is_check`. */
+static bool fill_words(void *p, size_t bytes, bool is_check)
+{
+    uint64_t *word = malloc(CHUNK_OF_WORDS);
+    bool      ok   = word != NULL;
+
+    for (size_t at = 0; ok && at < bytes; at += CHUNK_OF_WORDS) {
+        uint64_t seed = at;
+
+        if (is_check)
+            ok = usm_copy(word, (char *)p + at, CHUNK_OF_WORDS) == USM_OK;
+        for (size_t i = 0; ok && i < CHUNK_OF_WORDS / sizeof *word; i++) {
+            seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+            if (is_check)
+                ok = word[i] == seed;
+            word[i] = seed;
+        }
+        if (ok && !is_check)
+            ok = usm_copy((char *)p + at, word, CHUNK_OF_WORDS) == USM_OK;
+    }
+    free(word);
+    return ok;
+}
+
+static bool nap(usm_pool *pool, size_t bytes, double seconds[2])
+{
+    void    *p     = usm_pool_malloc(pool, bytes);
+    bool     ok    = p && fill_words(p, bytes, false);
+    uint64_t began = bench_now_ns();
+
+    ok         = ok && usm_pool_sleep(pool, USM_SLEEP_KEEP) == USM_OK;
+    seconds[0] = (double)(bench_now_ns() - began) * 1e-9;
+    began      = bench_now_ns();
+    ok         = ok && usm_pool_wake(pool) == USM_OK;
+    seconds[1] = (double)(bench_now_ns() - began) * 1e-9;
+    return ok && fill_words(p, bytes, true);
+}
+
+static void command_sleep(const char *arguments)
+{
+    usm_pool_desc desc = USM_POOL_DESC_INIT;
+    usm_pool     *pool = NULL;
+    double        seconds[2];
+    char          kind[16];
+    size_t        bytes;
+
+    if (sscanf(arguments, "%15s %zu", kind, &bytes) != 2 || bytes % CHUNK_OF_WORDS) {
+        say("which pool?");
+        return;
+    }
+    desc.name = "slab";
+    if (usm_pool_create(NULL, NULL, strcmp(kind, "device") == 0 ? USM_DEVICE : USM_HOST, &desc,
+                        &pool) == USM_OK &&
+        nap(pool, bytes, seconds))
+        printf("ok %.9f %.9f\n", seconds[0], seconds[1]);
+    else
+        say(usm_last_error());
+    usm_pool_destroy(pool);
+}
+
 /* ---- the loop ---------------------------------------------------------------------- */
 
 static void answer(worker *w, char *line)
@@ -308,6 +372,8 @@ static void answer(worker *w, char *line)
         command_run(w, arguments);
     } else if (strcmp(line, "device") == 0) {
         command_device(arguments);
+    } else if (strcmp(line, "sleep") == 0) {
+        command_sleep(arguments);
     } else if (strcmp(line, "settle") == 0) {
         command_settle();
     } else if (strcmp(line, "memory") == 0) {

@@ -18,6 +18,7 @@
  *   written                       bytes of the process, to storage               ok BYTES
  *   cost NAME                     of spill_cost.h                                ok OURS THEIRS
  *   device N SIZE                 fills N buffers on the device, reads them      ok SECONDS
+ *   sleep KIND BYTES              a pool of host or device memory sleeps, wakes  ok SLEPT WOKEN (seconds)
  * `usm-bench --worker spill-plugin:FILE` knows `cost` alone.  Run by worker.c, spoken to by
  * spill.c. */
 #ifndef USM_BENCH_SPILL_WORKER_H

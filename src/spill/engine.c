@@ -177,6 +177,7 @@ static usm_status create(usm_context *owner, uint64_t limit, size_t usual, usm__
     usm_list_init(&s->announced);
     usm_list_init(&s->for_room);
     usm_list_init(&s->for_ticket);
+    s->dropped = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     usm__mutex_init(&s->lock, USM__RANK_SPILL, "residency");
     st = make_parts(s);
     if (st != USM_OK) {
@@ -272,7 +273,7 @@ void usm__spill_end(usm_context *ctx)
 
     if (!s || s->fork_generation != usm__fork_generation())
         return;
-    usm__sleep_context_unused(ctx);
+    usm__sleep_context_unused(ctx, s);
     usm__mutex_lock(&engines.lock);
     usm_list_remove(&s->link);
     usm__mutex_unlock(&engines.lock);

@@ -191,6 +191,8 @@ struct usm__spill {
     uint64_t     resident; /* frames in use                                                 */
     usm_spill_stats stats; /* counters                                                      */
     bool            has_spilled;
+    uint32_t        drops; /* pools that have woken, whose copies are still being dropped    */
+    pthread_cond_t  dropped;
     /* why the load of the block with that key failed: the error message of the thread that read
      * it */
     uint64_t message_key;

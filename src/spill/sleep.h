@@ -3,6 +3,7 @@
 #ifndef USM_SPILL_SLEEP_H
 #define USM_SPILL_SLEEP_H
 
+#include "command/executor.h"
 #include "heap/sleep.h"
 #include "spill/internal.h"
 
@@ -20,11 +21,12 @@ typedef struct usm__slept {
 /* What a pool that sleeps has instead of memory.  The thread that moves the pool owns it; a piece
  * that is freed while nobody does belongs to the thread that frees it. */
 typedef struct usm__sleep {
-    usm__sleeper sleeper; /* first member */
-    usm_pool    *pool;
-    usm__spill  *spill; /* NULL: contents are not kept                                        */
-    size_t       n;
-    usm__slept   list[];
+    usm__sleeper      sleeper; /* first member */
+    usm__executor_job job;     /* drops it     */
+    usm_pool         *pool;
+    usm__spill *spill; /* NULL: contents are not kept                                        */
+    size_t      n;
+    usm__slept  list[];
 } usm__sleep;
 
 /* sleep_io.c */
@@ -42,6 +44,6 @@ void usm__slept_forget(const usm__sleep *s, usm__slept *piece);
 
 /* The engine of the context, which has a limit of its own, ends: its pools that sleep lose their
  * contents. */
-void usm__sleep_context_unused(usm_context *ctx);
+void usm__sleep_context_unused(usm_context *ctx, usm__spill *spill);
 
 #endif
