@@ -47,21 +47,21 @@ struct usm_pool {
     bool                is_imported; /* of another process: heap/export.c    */
     uint32_t            export_mode; /* usm_pool_export                      */
     uint8_t             slot;        /* of its thread caches; 0: it has none */
+    _Atomic(uint8_t)    rest;        /* a usm__pool_rest; changes under lock */
+    bool                is_settled;  /* guarded by lock: heap/sleep.h        */
     /* guarded by the lock of heap/magazine.c */
     usm_list          caches;
     unsigned          flushing;
     uint16_t          left; /* of the caches: those whose threads have ended */
     bool              is_retired;
     bool              is_paused; /* no thread gets a cache: the pool sleeps */
-    usm__mutex        lock;      /* guards areas and what follows           */
+    usm__mutex        lock;      /* guards areas, inside, rest              */
     usm_list          areas;     /* usm__area.link                          */
     unsigned          inside;    /* threads inside the gate: heap/sleep.h   */
-    bool              is_settled;
-    pthread_cond_t    moved;
-    _Atomic(uint8_t)  rest;    /* a usm__pool_rest; read without the lock, too           */
-    _Atomic(uint64_t) asleep;  /* bytes of pieces that have addresses and no memory      */
-    usm__sleeper     *sleeper; /* has their contents; belongs to the thread that moves it */
-    usm__pool_held   *held;    /* its own, below, or in the monitor page; fixed after create */
+    pthread_cond_t    moved;     /* for threads that wait at the gate       */
+    _Atomic(uint64_t) asleep;    /* bytes that have addresses and no memory */
+    usm__sleeper     *sleeper;   /* has their contents; belongs to the thread that moves the pool */
+    usm__pool_held   *held;      /* its own, below, or in the monitor page; fixed after create */
     usm__pool_held    own_held;
     _Atomic(uint64_t) threshold; /* of usm_pool_desc */
     _Atomic(uint32_t) reuse;     /* usm__reuse       */
