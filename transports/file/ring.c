@@ -376,11 +376,16 @@ static void enter(usm_file_ring *r)
         give_up(r);
 }
 
-/* Sleeps until a transfer has ended or is new. */
+/* Sleeps until a transfer has ended or is new.  A broken ring has only those left that the kernel has
+ * taken: to submit again, in vain, would not let them end. */
 static void sleep_in_kernel(usm_file_ring *r)
 {
-    if (!r->is_broken || r->in_flight > 0)
+    struct io_uring_cqe *cqe;
+
+    if (!r->is_broken)
         enter(r);
+    else if (r->in_flight > 0)
+        (void)io_uring_wait_cqe(&r->uring, &cqe); /* reap() takes it */
     else if (read(r->wake_fd, &r->wake_value, sizeof(r->wake_value)) < 0)
         r->wake_value = 0; /* interrupted: look again */
     (void)pthread_mutex_lock(&r->lock);
