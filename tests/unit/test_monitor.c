@@ -166,6 +166,10 @@ static void with_half_a_launch(void (*look_at)(void))
     launch.nargs       = 1;
     launch.args        = &arg;
     launch.policy.name = "fixed", launch.policy.numbers = &size, launch.policy.nnumbers = 1;
+    /* Whether the device moves data is tried once, in the host's queue: not behind what is held. */
+    CHECK(usm_parallel_start(team, &launch, &run) == USM_OK);
+    CHECK(usm_parallel_wait(run, NULL) == USM_OK);
+    usm_parallel_release(run);
     atomic_store(&is_held, true);
     CHECK(usm_parallel_start(team, &launch, &run) == USM_OK);
     look_at();
