@@ -58,8 +58,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define HUGE_PAGE ((size_t)2 << 20) /* moves in one step, whatever it holds */
-
 static struct {
     usm__mutex lock;
     /* guarded by lock */
@@ -336,15 +334,15 @@ void usm__managed_lose(usm__managed *r, uint32_t block)
 /* Addresses that cost no memory and are not charged before they are used. */
 static char *map_range(size_t size)
 {
-    char  *p = usm__os_map_noreserve(size + HUGE_PAGE);
+    char  *p = usm__os_map_noreserve(size + USM__HUGE_PAGE);
     size_t head;
 
     if (!p)
         return NULL;
-    head = -(uintptr_t)p & (HUGE_PAGE - 1);
+    head = -(uintptr_t)p & (USM__HUGE_PAGE - 1);
     if (head)
         (void)usm__os_unmap(p, head);
-    (void)usm__os_unmap(p + head + size, HUGE_PAGE - head);
+    (void)usm__os_unmap(p + head + size, USM__HUGE_PAGE - head);
     return p + head;
 }
 
@@ -376,7 +374,9 @@ static usm_status make_space(usm__managed *r, usm__spill *s)
     int rc;
 
     r->view = (usm__view){.base = r->base, .user = r, .take = take, .protect = protect};
-    (void)madvise(r->base, r->mapped, MADV_HUGEPAGE);
+    /* Without MADV_HUGEPAGE no huge page is zeroed in vain for an access; a frame that is one comes
+     * as one all the same. */
+    (void)madvise(r->base, r->mapped, r->mechanism->frees_tables ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
     if (madvise(r->base, r->mapped, MADV_DONTFORK) != 0)
         return usm__fail(USM_E_SYSTEM, "managed memory cannot be kept from children of fork()");
     rc = usm__mechanism_watch(r->mechanism, r->base, r->mapped);
@@ -405,7 +405,7 @@ static usm_status make(usm_context *ctx, usm__spill *s, size_t size, usm__manage
     usm_status    st;
 
     usm__spill_get_sizes(s, &block, &sector);
-    if (size > PTRDIFF_MAX - HUGE_PAGE - block)
+    if (size > PTRDIFF_MAX - USM__HUGE_PAGE - block)
         return usm__fail(USM_E_SIZE, "%zu bytes are more than there are addresses", size);
     blocks = (size + block - 1) / block;
     r      = usm__heap_alloc(sizeof *r + blocks);
@@ -436,7 +436,7 @@ static void *alloc_of(usm_context *ctx, size_t size)
 {
     usm__managed *r  = NULL;
     usm__spill   *s  = NULL;
-    usm_status    st = usm__spill_of_blocks(ctx, HUGE_PAGE, &s);
+    usm_status    st = usm__spill_of_blocks(ctx, USM__HUGE_PAGE, &s);
 
     if (st == USM_OK)
         st = open_mechanism(s);

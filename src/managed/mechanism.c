@@ -138,8 +138,10 @@ usm_status usm__mechanism_open(usm__mechanism *m, char *arena, size_t size, bool
     m->moves = m->moves && can_move && strcmp(how, "copy") != 0;
     if (rc == 0 && m->moves)
         rc = watch_arena(m, arena, size);
-    if (rc == 0 && (m->moves || strcmp(how, "move") != 0))
+    if (rc == 0 && (m->moves || strcmp(how, "move") != 0)) {
+        m->frees_tables = m->moves && usm__mechanism_tries_tables(m);
         return USM_OK;
+    }
     (void)close(m->fd);
     m->fd = -1;
     return rc == 0 ? usm__fail(
@@ -233,8 +235,11 @@ static void move_back(const usm__mechanism *m, char *at, char *frame, size_t siz
 static int place_by_move(const usm__mechanism *m, char *frame, char *at, size_t size)
 {
     size_t done, more = 0;
-    int    rc = move(m, frame, at, size, &done);
+    int    rc;
 
+    if (m->frees_tables && size % USM__HUGE_PAGE == 0)
+        (void)drop(at, size, MADV_DONTNEED); /* frees the page table that the access has made */
+    rc = move(m, frame, at, size, &done);
     if (rc == ENOENT && drop(frame + done, size - done, POPULATE_WRITE) == 0) {
         rc = move(m, frame + done, at + done, size - done, &more);
         done += more;

@@ -21,10 +21,15 @@ typedef struct usm__mechanism {
     bool can_poison;
     bool is_user_only; /* system calls into absent pages fail with EFAULT                      */
     bool is_file;      /* the arena is a memory file                                           */
+    bool frees_tables; /* a huge page stays one where a page table was (page_table.c)          */
 } usm__mechanism;
+
+#define USM__HUGE_PAGE ((size_t)2 << 20) /* moves in one step, whatever it holds */
 
 /* Opens it; the arena's frames will be moved from and to. */
 usm_status usm__mechanism_open(usm__mechanism *m, char *arena, size_t size, bool can_move);
+/* What frees_tables is to be. */
+bool usm__mechanism_tries_tables(const usm__mechanism *m);
 /* Accesses to absent and protected pages of [p, p + size) are told from now on. */
 int usm__mechanism_watch(const usm__mechanism *m, void *p, size_t size);
 /* The frame's content comes to `at`, where no page is.  On failure it is still in the frame. */

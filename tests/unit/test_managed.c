@@ -586,6 +586,74 @@ static void memory_stays_within_the_limit(void)
     CHECK_INT(ended, 42);
 }
 
+/* How many bytes of [p, p + size), a range of its own, are in huge pages. */
+static size_t huge_in(const char *p, size_t size)
+{
+    FILE  *f = fopen("/proc/self/smaps", "re");
+    char   line[512], *end;
+    bool   is_inside = false;
+    size_t kib       = 0;
+
+    while (f && fgets(line, sizeof line, f)) {
+        uintptr_t at = strtoull(line, &end, 16);
+
+        if (*end == '-')
+            is_inside = at - (uintptr_t)p < size;
+        else if (is_inside && strncmp(line, "AnonHugePages:", 14) == 0)
+            kib += strtoull(line + 14, NULL, 10);
+    }
+    if (f)
+        (void)fclose(f);
+    return kib * KIB;
+}
+
+/* The machine may refuse them, or have none left. */
+static bool has_huge_pages(void)
+{
+    char *all = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *p   = all + (-(uintptr_t)all & (2 * MIB - 1));
+    bool  has = false;
+
+    CHECK(all != MAP_FAILED);
+    if (madvise(p, 2 * MIB, MADV_HUGEPAGE) == 0) {
+        *(volatile char *)p = 1;
+        has                 = huge_in(all, 4 * MIB) == 2 * MIB;
+    }
+    (void)munmap(all, 4 * MIB);
+    return has;
+}
+
+/* The program `--huge`: blocks of 2 MiB are huge pages after they have been written, stored, and
+ * loaded for an access that writes. */
+static int use_huge_pages(void)
+{
+    char *x = usm_alloc_managed(128 * MIB);
+
+    for (int pass = 0; x && pass < 2; pass++)
+        for (size_t k = 0; k < 128 * MIB; k += 2 * MIB)
+            x[k + 4 * KIB] = 1;
+    if (!x)
+        return 1;
+    (void)fprintf(stderr, "%zu of huge pages\n", huge_in(x, 128 * MIB));
+    return huge_in(x, 128 * MIB) >= 2 * MIB ? 42 : 2;
+}
+
+static void a_block_stays_a_huge_page(void)
+{
+    char           text[4096];
+    usm__mechanism m;
+    char          *page = map_pages();
+
+    usm_free(make_managed(1)); /* skips */
+    CHECK_INT(usm__mechanism_open(&m, page, 64 * KIB, true), USM_OK);
+    (void)close(m.fd);
+    (void)munmap(page, 64 * KIB);
+    if (!m.moves || !has_huge_pages())
+        SKIP("pages are copied here, or there are no huge ones");
+    CHECK_INT(run_again("--huge", "USM_SPILL_BLOCK", "2M", text), 42);
+    CHECK_IN("of huge pages", text);
+}
+
 /* A child has none of the memory, and does not disturb the parent. */
 static void a_child_does_not_have_it(void)
 {
@@ -649,6 +717,7 @@ static const plain_case cases[] = {
     CASE(each_of_many_ranges_is_found),
     CASE(a_full_tier_ends_the_access),
     CASE(memory_stays_within_the_limit),
+    CASE(a_block_stays_a_huge_page),
     CASE(a_child_does_not_have_it),
     CASE(a_machine_that_refuses_is_named),
     CASE(the_error_callback_hears_of_it_first),
@@ -659,16 +728,15 @@ static const plain_case cases[] = {
 static const struct {
     const char *option;
     int (*run)(void);
-} programs[] = {{"--full", fill_all},
-                {"--told", fill_and_be_told},
-                {"--own", use_own_engine},
-                {"--memory", stay_small},
-                {"--refused", ask_in_vain}};
+} programs[] = {{"--full", fill_all},     {"--told", fill_and_be_told}, {"--own", use_own_engine},
+                {"--memory", stay_small}, {"--huge", use_huge_pages},   {"--refused", ask_in_vain}};
 
 int main(int argc, char **argv)
 {
-    (void)setenv("USM_MEMORY_LIMIT", "host:2M", 1);
-    (void)setenv("USM_SPILL_BLOCK", "64K", 1);
+    bool is_huge = argc > 1 && strcmp(argv[1], "--huge") == 0;
+
+    (void)setenv("USM_MEMORY_LIMIT", is_huge ? "host:64M" : "host:2M", 1);
+    (void)setenv("USM_SPILL_BLOCK", is_huge ? "2M" : "64K", 1);
     (void)setenv("USM_SPILL_WAIT", "200", 1);
     for (size_t i = 0; argc > 1 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].option) == 0)
