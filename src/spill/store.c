@@ -5,6 +5,7 @@
  * A block may be read while it is being stored.  A thread that wants to write it waits: a checksum
  * over bytes that change would be wrong.  Called by frame.c, pin_block.c and the end of each
  * store. */
+#include "base/inline/tsan.h"
 #include "device/context.h"
 #include "spill/internal.h"
 
@@ -17,8 +18,12 @@
 bool usm__is_all_zero(const char *p, size_t n)
 {
     const uint64_t *w = (const uint64_t *)(const void *)p;
+    bool            is_zero;
 
-    return w[0] == 0 && w[n / 16] == 0 && memcmp(p, p + 8, n - 8) == 0;
+    USM_TSAN_IGNORE_READS_BEGIN();
+    is_zero = w[0] == 0 && w[n / 16] == 0 && memcmp(p, p + 8, n - 8) == 0;
+    USM_TSAN_IGNORE_READS_END();
+    return is_zero;
 }
 
 usm__copy *usm__copy_take(usm__block *b)

@@ -4,6 +4,7 @@
  * own. */
 #include "spill/tier_sum.h"
 
+#include "base/inline/tsan.h"
 #include "spill/tier.h"
 
 #define XXH_INLINE_ALL
@@ -27,7 +28,12 @@ static uint64_t hash(const void *data, size_t size, uint64_t seed)
 uint64_t usm__sector_hash(const void *data, size_t size, uint64_t key, uint32_t sector)
 {
     /* An odd factor: different keys and sectors give different seeds. */
-    return hash(data, size, (key << 8 | sector) * UINT64_C(0x9e3779b97f4a7c15));
+    uint64_t seed = (key << 8 | sector) * UINT64_C(0x9e3779b97f4a7c15), sum;
+
+    USM_TSAN_IGNORE_READS_BEGIN();
+    sum = hash(data, size, seed);
+    USM_TSAN_IGNORE_READS_END();
+    return sum;
 }
 
 uint32_t usm__sector_sum(const void *data, size_t size, uint64_t key, uint32_t sector)
