@@ -315,7 +315,8 @@ void usm_queue_destroy(usm_queue *q)
 
 static void note_ended(usm_queue *q, uint64_t n)
 {
-    if (!usm_load_relaxed(&q->is_shared))
+    /* A marker of an earlier query may be looked at after a later wait. */
+    if (!usm_load_relaxed(&q->is_shared) && n > usm_load_relaxed(&q->ended))
         usm_store_relaxed(&q->ended, n);
 }
 
@@ -391,6 +392,21 @@ usm_status usm_queue_query(usm_queue *q)
     if (st == USM_E_NOT_READY)
         return usm__fail(USM_E_NOT_READY, "the queue has unfinished commands");
     return st;
+}
+
+void usm__queue_poll_ended(usm_queue *q)
+{
+    uint64_t n;
+
+    usm__mutex_lock(&q->lock);
+    if (q->probe && usm__be_event_query(q->be, q->probe) != USM_E_NOT_READY) {
+        note_ended(q, q->probe_at);
+        drop_probe(q);
+    }
+    n = usm_load_acquire(&q->submitted);
+    if (!q->probe && n > usm_load_relaxed(&q->ended))
+        (void)probe(q, n); /* if it fails, all commands are taken to be in flight */
+    usm__mutex_unlock(&q->lock);
 }
 
 usm_context *usm_queue_get_context(usm_queue *q)

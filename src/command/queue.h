@@ -109,6 +109,10 @@ void usm__queue_forget_default(void);
 void usm__queues_retire(usm_context *ctx);
 void usm__queues_end(usm_context *ctx);
 
+/* Without waiting, asks the driver which commands have ended, and writes it in q->ended.  A marker is
+ * kept behind the commands in flight, one at a time: repeat it.  The caller keeps q alive. */
+void usm__queue_poll_ended(usm_queue *q);
+
 /* Waits for all submitted commands; the caller keeps q alive. */
 usm_status usm__queue_finish(usm_queue *q);
 

@@ -87,7 +87,7 @@ void *usm__monitor_map_readers(const char *folder, bool may_write)
 }
 
 /* Field n >= 3 of the line, which counts from 1: the second is a name that may contain anything. */
-static uint64_t field(const char *line, unsigned n)
+static const char *field(const char *line, unsigned n)
 {
     const char *at = strrchr(line, ')');
 
@@ -95,7 +95,21 @@ static uint64_t field(const char *line, unsigned n)
         at = strchr(at, ' ');
         at = at ? at + 1 : NULL;
     }
-    return at ? strtoull(at, NULL, 10) : 0;
+    return at ? at : "";
+}
+
+static uint64_t number(const char *line, unsigned n)
+{
+    return strtoull(field(line, n), NULL, 10);
+}
+
+/* A process that has ended stays a zombie until its parent waits for it.  A main thread that has called
+ * pthread_exit() looks the same (state Z), but its process lives as long as other threads run. */
+static bool has_ended(const char *line)
+{
+    const char state = field(line, 3)[0];
+
+    return (state == 'Z' || state == 'X') && number(line, 20) <= 1;
 }
 
 bool usm__monitor_identify(uint32_t pid, usm__monitor_identity *identity)
@@ -113,9 +127,9 @@ bool usm__monitor_identify(uint32_t pid, usm__monitor_identity *identity)
     if (n <= 0)
         return false;
     line[n]               = '\0';
-    identity->start_ticks = field(line, 22);
-    identity->stack_start = field(line, 28);
-    return identity->start_ticks != 0;
+    identity->start_ticks = number(line, 22);
+    identity->stack_start = number(line, 28);
+    return identity->start_ticks != 0 && !has_ended(line);
 }
 
 uint64_t usm__monitor_namespace(void)

@@ -27,7 +27,7 @@ typedef struct usm__monitor_identity {
     uint64_t stack_start; /* ... and what tells the program from one before exec(); 0: unknown */
 } usm__monitor_identity;
 
-/* False: there is no such process. */
+/* False: there is no such process, or it has ended and its parent has not yet waited for it. */
 bool usm__monitor_identify(uint32_t pid, usm__monitor_identity *identity);
 /* The namespace in which process ids mean what they mean here; 0: unknown. */
 uint64_t usm__monitor_namespace(void);

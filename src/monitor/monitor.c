@@ -34,6 +34,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define ANSWERS_NS 5000000u /* from the question how far queues have got to the sample */
+
 typedef enum thread_state { THREAD_NONE = 0, THREAD_RUNS } thread_state;
 
 static struct {
@@ -46,6 +48,7 @@ static struct {
     const _Atomic(uint64_t) *readers;       /* likewise; NULL: not mapped yet */
     _Atomic(int)             thread;        /* thread_state */
     _Atomic(bool)            is_ending;
+    usm__monitor_progress    progress; /* of one thread and the executor */
 } monitor = {.lock = USM__MUTEX_INIT(USM__RANK_MONITOR, "monitor page")};
 
 /* ---- the page -------------------------------------------------------------------------- */
@@ -112,6 +115,7 @@ static bool put_page(int fd)
 static void at_exit(void)
 {
     usm_store_relaxed(&monitor.is_ending, true);
+    usm__monitor_end_asking(&monitor.progress);
     usm__mutex_lock(&monitor.lock);
     if (monitor.has_file && monitor.page->pid == (uint32_t)getpid())
         (void)unlink(monitor.path);
@@ -245,7 +249,9 @@ static void sample_while_watched(void *page)
     /* It sleeps first: the call that started it may be the first of the program, with more to follow
      * that need the same locks. */
     do {
-        usm__os_sleep_ns(USM__MONITOR_PERIOD);
+        usm__os_sleep_ns(USM__MONITOR_PERIOD - ANSWERS_NS);
+        usm__monitor_ask_queues(&monitor.progress);
+        usm__os_sleep_ns(ANSWERS_NS);
         usm__monitor_sample(page);
     } while (is_watched());
     usm_store_release(&monitor.thread, (int)THREAD_NONE);
@@ -275,6 +281,7 @@ static void watched(void)
 static void in_child(void)
 {
     usm_store_relaxed(&monitor.thread, (int)THREAD_NONE);
+    usm__monitor_progress_in_child(&monitor.progress);
     usm_store_release(&usm__watched.word, &usm__watched.nobody);
     if (monitor.page && !put_page(-1))
         abort();

@@ -16,7 +16,7 @@
 #include "heap/pool_held.h"
 
 #define USM__MONITOR_MAGIC   "USMPAGE"
-#define USM__MONITOR_VERSION 1u
+#define USM__MONITOR_VERSION 2u
 
 #define USM__MONITOR_POOLS    96
 #define USM__MONITOR_TAGS     64
@@ -44,18 +44,26 @@ typedef struct usm__monitor_tag {
     uint64_t live, live_peak, blocks, allocations;
 } usm__monitor_tag;
 
+/* A device stays in its place after its last context has ended. */
 typedef struct usm__monitor_device {
     char term[USM__MONITOR_TEXT], name[USM__MONITOR_TEXT]; /* the host's memory: "host memory" */
     uint64_t memory;                                       /* bytes; 0: unknown          */
     uint64_t reserved, limit;                              /* of the quota; limit 0: none */
     uint64_t commands; /* submitted to the queues of the device that exist */
+    uint64_t depth;    /* commands in flight: the sum over these queues    */
+    uint64_t busy_ns;  /* periods between two samples at whose end it had commands in flight */
 } usm__monitor_device;
 
-/* submitted - ended commands may still run: a queue whose end nobody awaits has all of them. */
+#define USM__MONITOR_UNKNOWN UINT64_MAX
+
+/* `ended` is a few milliseconds old while somebody reads (progress.c), so depth may be a little too
+ * large, but not too small. */
 typedef struct usm__monitor_queue {
     uint64_t serial, submitted, ended;
-    uint32_t device; /* index in devices; UINT32_MAX: it found no room there */
-    uint32_t flags;  /* of usm_queue_desc */
+    uint64_t depth; /* commands in flight; unknown: others submit to its native queue as well */
+    uint64_t depth_peak; /* the most in a sample; unknown likewise */
+    uint32_t device;     /* index in devices; UINT32_MAX: it found no room there */
+    uint32_t flags;      /* of usm_queue_desc */
 } usm__monitor_queue;
 
 typedef struct usm__monitor_tier {

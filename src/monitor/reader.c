@@ -83,6 +83,17 @@ static usm__monitor_found read_page(int fd, uint32_t pid, usm__monitor_page *pag
     return is_same(page) ? USM__MONITOR_LIVES : USM__MONITOR_GONE;
 }
 
+/* A process that got the same number may have replaced the file since it was opened: its page stays.
+ * pre: fd is open, so that no other file has its inode. */
+static void remove_page(const char *path, int fd)
+{
+    struct stat was, now;
+
+    if (fstat(fd, &was) == 0 && lstat(path, &now) == 0 && was.st_dev == now.st_dev &&
+        was.st_ino == now.st_ino)
+        (void)unlink(path);
+}
+
 usm__monitor_found usm__monitor_read(const usm__monitor_reader *r, uint32_t pid,
                                      usm__monitor_page *page, char *why)
 {
@@ -97,12 +108,12 @@ usm__monitor_found usm__monitor_read(const usm__monitor_reader *r, uint32_t pid,
     if (fd < 0)
         return errno == ENOENT ? USM__MONITOR_GONE : refuse(why, "it cannot be opened");
     found = read_page(fd, pid, page, why);
-    (void)close(fd);
     /* What nobody will ever write again goes, a page or not. */
     if (found == USM__MONITOR_REFUSED && !usm__monitor_identify(pid, &now))
         found = USM__MONITOR_GONE;
     if (found == USM__MONITOR_GONE)
-        (void)unlink(path);
+        remove_page(path, fd);
+    (void)close(fd);
     return found;
 }
 

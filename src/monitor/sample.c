@@ -9,12 +9,14 @@
 #include "command/queue.h"
 #include "device/observer.h"
 #include "heap/pool.h"
+#include "monitor/folder.h"
 #include "offload/launches.h"
 #include "spill/engine.h"
 
 #include <string.h>
 
 #define HOST_MEMORY "host memory"
+#define LONGEST_NS  (10 * (uint64_t)USM__MONITOR_PERIOD) /* between two samples, on a busy machine */
 
 static void put_text(char *to, size_t size, const char *text)
 {
@@ -70,6 +72,36 @@ static void put_tag(const usm_tag_stats *tag, void *arg)
 
 /* ---- devices and queues ------------------------------------------------------------------ */
 
+/* What the queues need to know of the sample before. */
+typedef struct since {
+    usm__monitor_page *page;
+    uint64_t           serials[USM__MONITOR_QUEUES], peaks[USM__MONITOR_QUEUES];
+} since;
+
+static void begin_queues(since *before)
+{
+    usm__monitor_page *page = before->page;
+
+    for (uint32_t i = 0; i < page->nqueues; i++) {
+        before->serials[i] = page->queues[i].serial;
+        before->peaks[i]   = page->queues[i].depth_peak;
+    }
+    for (uint32_t i = 0; i < page->ndevices; i++) {
+        usm__monitor_device *d = &page->devices[i];
+
+        d->reserved = d->limit = d->commands = d->depth = 0;
+    }
+    page->nqueues = 0;
+}
+
+static uint64_t peak_before(const since *before, uint64_t serial)
+{
+    for (size_t i = 0; i < USM__MONITOR_QUEUES; i++)
+        if (before->serials[i] == serial)
+            return before->peaks[i];
+    return 0;
+}
+
 /* Returns its index, or UINT32_MAX. */
 static uint32_t device_at(usm__monitor_page *page, const char *term)
 {
@@ -107,36 +139,55 @@ static void put_device(usm__monitor_page *page, usm_device *dev)
     d->limit    = usm_load_relaxed(&dev->quota.limit);
 }
 
-static void put_queue(usm__monitor_page *page, usm_queue *q)
+static void put_queue(const since *before, usm_queue *q)
 {
-    uint32_t            at = device_at(page, q->dev->term);
-    usm__monitor_queue *to = &page->queues[page->nqueues];
-    uint64_t            n  = usm_load_relaxed(&q->submitted);
+    usm__monitor_page  *page     = before->page;
+    uint32_t            at       = device_at(page, q->dev->term);
+    usm__monitor_queue *to       = &page->queues[page->nqueues];
+    uint64_t            ended    = usm_load_relaxed(&q->ended);
+    uint64_t            n        = usm_load_relaxed(&q->submitted);
+    uint64_t            depth    = n > ended ? n - ended : 0;
+    bool                is_known = !usm_load_relaxed(&q->is_shared);
 
-    if (at != UINT32_MAX)
+    if (at != UINT32_MAX) {
         page->devices[at].commands += n;
+        page->devices[at].depth += is_known ? depth : 0;
+    }
     if (page->nqueues == USM__MONITOR_QUEUES) {
         page->left_out++;
         return;
     }
     page->nqueues++;
-    to->serial    = q->serial;
-    to->submitted = n;
-    to->ended     = usm_min_size(usm_load_relaxed(&q->ended), n);
-    to->device    = at;
-    to->flags     = q->flags;
+    to->serial     = q->serial;
+    to->submitted  = n;
+    to->ended      = n - depth;
+    to->depth      = is_known ? depth : USM__MONITOR_UNKNOWN;
+    to->depth_peak = usm_max_size(to->depth, peak_before(before, q->serial));
+    to->device     = at;
+    to->flags      = q->flags;
 }
 
 static void put_context(usm_context *ctx, void *arg)
 {
-    usm__monitor_page *page = arg;
+    const since *before = arg;
 
     usm__mutex_lock(&ctx->lock); /* of the queues' list */
     for (size_t i = 0; i < ctx->ndevices; i++)
-        put_device(page, ctx->devices[i].dev);
+        put_device(before->page, ctx->devices[i].dev);
     USM_LIST_FOREACH (it, &ctx->queues)
-        put_queue(page, usm_container_of(it, usm_queue, link));
+        put_queue(before, usm_container_of(it, usm_queue, link));
     usm__mutex_unlock(&ctx->lock);
+}
+
+/* What was between two samples is not known: a device counts as busy for all of a period at whose end
+ * it is.  A period in which nobody read is none. */
+static void put_use(usm__monitor_page *page, uint64_t now)
+{
+    uint64_t passed = now - page->sampled_ns;
+
+    for (uint32_t i = 0; i < page->ndevices; i++)
+        if (page->devices[i].depth > 0 && passed < LONGEST_NS)
+            page->devices[i].busy_ns += passed;
 }
 
 /* ---- spilling ------------------------------------------------------------------------------ */
@@ -223,14 +274,17 @@ static void put_launch(usm_parallel_run *r, void *arg)
 void usm__monitor_sample(usm__monitor_page *page)
 {
     uint64_t sequence = usm_load_relaxed(&page->sequence);
+    since    before   = {.page = page};
 
     usm_store_relaxed(&page->sequence, sequence + 1);
     atomic_thread_fence(memory_order_release);
-    page->ntags = page->ndevices = page->nqueues = page->nlaunches = page->left_out = 0;
+    page->ntags = page->nlaunches = page->left_out = 0;
+    begin_queues(&before);
     put_host(page);
     usm__pools_each(put_pool, page);
     usm__observer_each_tag(put_tag, page);
-    usm__contexts_each(put_context, page);
+    usm__contexts_each(put_context, &before);
+    put_use(page, usm__os_now_ns());
     put_spill(page);
     usm__launches_each(put_launch, page);
     page->sampled_ns = usm__os_now_ns();
