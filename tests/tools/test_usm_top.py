@@ -47,6 +47,11 @@ class App:
         assert self.process.stdout.readline() == b"ready\n"
         self.pid = self.process.pid
 
+    def kill_unwaited(self):
+        """It stays a zombie until kill()."""
+        self.process.kill()
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
     def end(self):
         self.process.stdin.close()
         check(self.process.wait(60) == 0, "the watched program ends well")
@@ -79,7 +84,34 @@ def check_json(app, still):
     check(not two["sampled"] and two["reserved"] >= two["live"] >= 19 << 20, "the still one has no secrets", two)
 
 
-SAMPLE = re.compile(r'^([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\[\\"n])*",?)*)\} ([0-9]+)$')
+def check_depth():
+    """Commands in flight, and how busy they keep a device: of a program that waits for nothing."""
+    deep = App("deep")
+    document = json.loads(run("--json", "--pid", str(deep.pid)))
+    one = document["processes"][0]
+    check([queue["depth"] for queue in one["queues"]][-1:] == [7], "seven in flight", one["queues"])
+    check([queue["depth_peak"] for queue in one["queues"]][-1:] == [7], "the most", one["queues"])
+    busy = [device for device in one["devices"] if device["depth"] == 7]
+    check(len(busy) == 1 and busy[0]["use"] == 1 and busy[0]["busy_ns"] > 0, "a busy device", one["devices"])
+    text = run("--once", "--pid", str(deep.pid))
+    check("] 7 in flight, most 7, 7 submitted" in text and "use 100%, 7 in flight of" in text, "as text", text)
+    text = run("--openmetrics", "--pid", str(deep.pid))
+    check(re.search(r"^usm_queue_depth\{.*\} 7$", text, re.M), "queues for Prometheus", text)
+    seconds = re.search(r'^usm_device_busy_seconds_total\{.*device="host:.*\} ([0-9.]+)$', text, re.M)
+    check(seconds and float(seconds.group(1)) > 0, "busy seconds for Prometheus", text)
+    deep.end()
+
+
+def check_zombie():
+    app = App()
+    page = page_of(app.pid)
+    app.kill_unwaited()
+    run("--once", "--pid", str(app.pid), status=1, text="no process of this user")
+    check(page and not os.path.exists(page[0]), "the page of a zombie is removed", page)
+    app.kill()
+
+
+SAMPLE = re.compile(r'^([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\[\\"n])*",?)*)\} ([0-9]+(?:\.[0-9]{9})?)$')
 
 
 def check_openmetrics(app):
@@ -106,7 +138,7 @@ def check_openmetrics(app):
             check(found.group(1, 2) not in series, "a series once", line)
             series.add(found.group(1, 2))
             if 'pid="%d"' % app.pid in line:
-                values.setdefault(family, []).append(int(found.group(3)))
+                values.setdefault(family, []).append(float(found.group(3)))
     check(sum(values["usm_pool_live_bytes"]) >= 21 << 20, "its values", values)
     check(values["usm_tag_blocks"][0] == 1, "its tags", values)
     check_with_prometheus("\n".join(lines) + "\n")
@@ -142,7 +174,10 @@ def check_log(app):
     check([tag["rises"] for tag in last["tags"] if tag["name"] == "leak"] >= [2], "the tag grows", last)
     os.remove(path)
     run("--log", "/nowhere/file", status=1, text="/nowhere/file: No such file")
-    run("--log", "/dev/full", "--samples", "2", "--delay", "100", status=1, text="No space left")
+    run("--log", "/dev/full", "--samples", "2", "--delay", "100", status=1, text="/dev/full: No space left")
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([TOP, "--json"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    check(done.returncode == 1 and "standard output: No space left" in done.stderr, "a full disk", done)
 
 
 def check_misuse():
@@ -151,10 +186,33 @@ def check_misuse():
     run("--sort", "size", status=2, text="--sort wants live")
     run("--delay", "5", status=2, text="--delay wants milliseconds")
     run("--json", "--openmetrics", status=2, text="which one?")
+    run("--grows", "0", status=2, text="--grows wants a number")
     run("extra", status=2, text="too much")
 
 
-def check_forged():
+def check_absurd(page, mine):
+    """A page of a process that lives, with the largest number in each figure: offsets as in page.h."""
+    with open(page, "rb") as file:
+        forged = bytearray(file.read())
+    with open("/proc/self/stat", encoding="utf-8") as file:
+        fields = file.read().rsplit(") ", 1)[1].split(" ")
+    for at in range(192, len(forged)):
+        forged[at] = 0xff
+    struct.pack_into("<I", forged, 16, os.getpid())
+    struct.pack_into("<QQ", forged, 24, int(fields[22 - 3]), int(fields[28 - 3]))
+    with open(mine, "wb") as file:
+        file.write(forged)
+    os.chmod(mine, 0o600)
+    found = [p for p in json.loads(run("--json"))["processes"] if p["pid"] == os.getpid()]
+    check(len(found) == 1 and len(found[0]["pools"]) == 96 and len(found[0]["tags"]) == 64, "it is shown", found)
+    check("nan" not in run("--once") and str(os.getpid()) in run("--openmetrics"), "in each form")
+    with open(mine, "r+b") as file:
+        file.truncate(len(forged) - 1)
+    run("--once", text="the page was cut off after %d of %d bytes" % (len(forged) - 1, len(forged)))
+    os.remove(mine)
+
+
+def check_forged(app):
     """What somebody leaves in the folder ends nobody."""
     folder = os.path.join(os.environ["XDG_RUNTIME_DIR"], "usm")
     namespace = os.stat("/proc/self/ns/pid").st_ino
@@ -164,6 +222,7 @@ def check_forged():
     os.chmod(mine, 0o600)
     check("version 9, and this program reads" in run("--once", text=str(os.getpid())), "another version")
     os.remove(mine)
+    check_absurd(page_of(app.pid)[0], mine)
     for name in ("1-2.page", "x.page", "%d.page" % os.getpid(), "99999999999999999999-%d.page" % namespace):
         os.mkdir(os.path.join(folder, name))
     run("--once", text=str(os.getppid())[:0])
@@ -272,6 +331,7 @@ def check_small(app):
         t.shows("usm-top", "a small terminal")
         if columns == 40:
             t.shows(str(app.pid), "the process")
+            t.shows("pools:", "details")
             check(all(len(line) <= columns for line in t.screen.display), "no line is too long", t.text())
         t.end()
     t = Terminal(80, 24, term="vt100")  # no colours
@@ -292,14 +352,28 @@ def check_resize():
     t.end()
 
 
-def check_unknown_terminal():
+def in_terminal(command):
     # ncurses frees not all that it had of a terminal that it does not know
     options = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
-    done = subprocess.run(["script", "-qec", "TERM=nonsense " + TOP, "/dev/null"], stdin=subprocess.DEVNULL,
+    return subprocess.run(["script", "-qec", command, "/dev/null"], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=60,
                           env=dict(os.environ, ASAN_OPTIONS=options))
-    check('nothing can be drawn on the terminal "nonsense"' in done.stdout and done.returncode == 1,
-          "an unknown terminal has a sentence", done.stdout)
+
+
+def check_unknown_terminal():
+    for name in ("nonsense", "dumb"):
+        done = in_terminal("TERM=%s %s" % (name, TOP))
+        check('nothing can be drawn on the terminal "%s"; try --once' % name in done.stdout and
+              done.returncode == 1 and "PROGRAM" not in done.stdout,
+              "a terminal that cannot be drawn on has a sentence", done)
+    check("\033" not in in_terminal("TERM=dumb %s --once" % TOP).stdout, "--once needs no terminal")
+
+
+def check_full_disk_on_screen():
+    done = in_terminal("TERM=xterm %s --log /dev/full" % TOP)
+    last = done.stdout.rsplit("\033", 1)[-1]
+    check(done.returncode == 1 and "usm-top: /dev/full: No space left" in last,
+          "a full disk is told when the screen has gone", done)
 
 
 def can_draw():
@@ -320,12 +394,15 @@ def main():
     check_openmetrics(app)
     check_text(app, still)
     check_log(app)
-    check_forged()
+    check_forged(app)
+    check_depth()
+    check_zombie()
     if can_draw():
         check_screen(app, still)
         check_small(app)
         check_resize()
         check_unknown_terminal()
+        check_full_disk_on_screen()
     app.end()
     still.end()
     check(not page_of(app.pid), "a page goes with its process")

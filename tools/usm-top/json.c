@@ -4,6 +4,13 @@
 
 static const char *const kinds[] = {"unknown", "host", "device", "shared"};
 
+static void put_growth(usm__json *j, const top_growth *g)
+{
+    usm__json_number(j, "rises", g->rises);
+    usm__json_number(j, "grown", g->grown);
+    usm__json_bool(j, "growing", g->is_growing);
+}
+
 static void put_pool(usm__json *j, const top_process *p, size_t i)
 {
     const usm__monitor_pool *pool = &p->now.pools[i];
@@ -29,7 +36,7 @@ static void put_pool(usm__json *j, const top_process *p, size_t i)
     usm__json_number(j, "depot_cached", pool->depot_cached);
     usm__json_number(j, "threads", pool->threads);
     usm__json_number(j, "queued", pool->queued);
-    usm__json_number(j, "rises", p->pools[i].rises);
+    put_growth(j, &p->pools[i]);
     usm__json_object_end(j);
 }
 
@@ -43,12 +50,22 @@ static void put_tag(usm__json *j, const top_process *p, uint32_t i)
     usm__json_number(j, "live_peak", t->live_peak);
     usm__json_number(j, "blocks", t->blocks);
     usm__json_number(j, "allocations", t->allocations);
-    usm__json_number(j, "rises", p->tags[i].rises);
+    put_growth(j, &p->tags[i]);
     usm__json_object_end(j);
 }
 
-static void put_device(usm__json *j, const usm__monitor_device *d)
+static void put_known(usm__json *j, const char *key, uint64_t value)
 {
+    if (value == USM__MONITOR_UNKNOWN)
+        usm__json_null(j, key);
+    else
+        usm__json_number(j, key, value);
+}
+
+static void put_device(usm__json *j, const top_process *p, uint32_t i)
+{
+    const usm__monitor_device *d = &p->now.devices[i];
+
     usm__json_object_begin(j, NULL);
     usm__json_text(j, "device", d->term);
     usm__json_text(j, "name", d->name);
@@ -56,6 +73,12 @@ static void put_device(usm__json *j, const usm__monitor_device *d)
     usm__json_number(j, "reserved", d->reserved);
     usm__json_number(j, "limit", d->limit);
     usm__json_number(j, "commands", d->commands);
+    usm__json_number(j, "depth", d->depth);
+    usm__json_number(j, "busy_ns", d->busy_ns);
+    if (p->sums.use[i] < 0)
+        usm__json_null(j, "use");
+    else
+        usm__json_real(j, "use", p->sums.use[i], 3);
     usm__json_object_end(j);
 }
 
@@ -67,6 +90,8 @@ static void put_queue(usm__json *j, const top_process *p, const usm__monitor_que
                    q->device < p->now.ndevices ? p->now.devices[q->device].term : NULL);
     usm__json_number(j, "submitted", q->submitted);
     usm__json_number(j, "ended", q->ended);
+    put_known(j, "depth", q->depth);
+    put_known(j, "depth_peak", q->depth_peak);
     usm__json_object_end(j);
 }
 
@@ -75,10 +100,7 @@ static void put_tier(usm__json *j, const usm__monitor_tier *t)
     usm__json_object_begin(j, NULL);
     usm__json_text(j, "name", t->name);
     usm__json_number(j, "used", t->used);
-    if (t->capacity == UINT64_MAX)
-        usm__json_null(j, "capacity");
-    else
-        usm__json_number(j, "capacity", t->capacity);
+    put_known(j, "capacity", t->capacity);
     usm__json_number(j, "read", t->read);
     usm__json_number(j, "written", t->written);
     usm__json_number(j, "reads", t->reads);
@@ -144,7 +166,7 @@ static void put_sampled(usm__json *j, const top_process *p)
     usm__json_array_end(j);
     usm__json_array_begin(j, "devices");
     for (uint32_t i = 0; i < p->now.ndevices; i++)
-        put_device(j, &p->now.devices[i]);
+        put_device(j, p, i);
     usm__json_array_end(j);
     usm__json_array_begin(j, "queues");
     for (uint32_t i = 0; i < p->now.nqueues; i++)

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LINE 512
+#define LINE  512
+#define GROWS "  grows: " /* screen.c looks for it */
 
 /* ---- lines ------------------------------------------------------------------------------- */
 
@@ -83,6 +84,8 @@ typedef enum column {
     SHARED,
     ALLOCATIONS,
     COMMANDS,
+    DEPTH,
+    USE,
     SPILL,
     COLUMNS
 } column;
@@ -103,7 +106,9 @@ static const struct {
     [SHARED]      = {"SHARED", 6, 72, false},
     [ALLOCATIONS] = {"ALLOC/s", 8, 80, true},
     [COMMANDS]    = {"CMD/s", 7, 90, true},
-    [SPILL]       = {"SPILL/s", 8, 106, true},
+    [DEPTH]       = {"DEPTH", 6, 98, true},
+    [USE]         = {"USE", 4, 104, true},
+    [SPILL]       = {"SPILL/s", 8, 112, true},
 };
 
 void top_put_title(usm__out *o, const top_model *m, unsigned width)
@@ -133,6 +138,15 @@ void top_put_head(usm__out *o, const top_model *m, unsigned width)
             n += (size_t)snprintf(line + n, sizeof line - n, "%*s ", (int)columns[i].width,
                                   columns[i].title);
     put_line(o, width, "%sPROGRAM", line);
+}
+
+static const char *use_text(double use, char *text, size_t size)
+{
+    if (use < 0)
+        (void)snprintf(text, size, "-");
+    else
+        (void)snprintf(text, size, "%.0f%%", 100 * use);
+    return text;
 }
 
 /* "12M+": there may be more. */
@@ -169,6 +183,10 @@ static const char *value_of(const top_process *p, column c, char *text, size_t s
         return rate_text(s->allocations_rate, text, size);
     case COMMANDS:
         return rate_text(s->commands_rate, text, size);
+    case DEPTH:
+        return rate_text((double)s->depth, text, size);
+    case USE:
+        return use_text(s->most_use, text, size);
     case SPILL:
         return short_size((uint64_t)(s->read_rate + s->written_rate), text, size);
     case COLUMNS:
@@ -177,9 +195,32 @@ static const char *value_of(const top_process *p, column c, char *text, size_t s
     return "";
 }
 
+/* The tag that grew most; without one the pool. */
+static const char *what_grows(const top_process *p, char *text, size_t size)
+{
+    const char *name = NULL;
+    uint64_t    most = 0;
+
+    for (size_t i = 0; i < USM__MONITOR_POOLS; i++)
+        if (top_is_pool(&p->now.pools[i]) && p->pools[i].is_growing && p->pools[i].grown > most) {
+            name = p->now.pools[i].name;
+            most = p->pools[i].grown;
+        }
+    most = 0;
+    for (uint32_t i = 0; i < p->now.ntags; i++)
+        if (p->tags[i].is_growing && p->tags[i].grown > most) {
+            name = p->now.tags[i].name;
+            most = p->tags[i].grown;
+        }
+    text[0] = '\0';
+    if (name)
+        (void)snprintf(text, size, GROWS "%s", name);
+    return text;
+}
+
 void top_put_row(usm__out *o, const top_process *p, unsigned width)
 {
-    char   line[LINE] = "", text[32];
+    char   line[LINE] = "", text[32], grown[USM__MONITOR_TEXT + sizeof GROWS];
     size_t n          = 0;
 
     if (p->is_refused) {
@@ -190,7 +231,7 @@ void top_put_row(usm__out *o, const top_process *p, unsigned width)
         if (width >= columns[i].from)
             n += (size_t)snprintf(line + n, sizeof line - n, "%*s ", (int)columns[i].width,
                                   value_of(p, (column)i, text, sizeof text));
-    put_line(o, width, "%s%s", line, p->now.program);
+    put_line(o, width, "%s%s%s", line, p->now.program, what_grows(p, grown, sizeof grown));
 }
 
 /* ---- details ------------------------------------------------------------------------------ */
@@ -199,7 +240,8 @@ void top_put_row(usm__out *o, const top_process *p, unsigned width)
 static const char *bar(char *text, unsigned width, uint64_t used, uint64_t held, uint64_t peak,
                        uint64_t whole)
 {
-    double scale = whole > 0 ? (double)width / (double)whole : 0;
+    double scale   = whole > 0 ? (double)width / (double)whole : 0;
+    double at_peak = (double)peak * scale; /* rounding may put it a little behind the end */
 
     for (unsigned i = 0; i < width; i++) {
         double at = (double)i;
@@ -210,8 +252,8 @@ static const char *bar(char *text, unsigned width, uint64_t used, uint64_t held,
         if (at < (double)used * scale)
             text[i] = '|';
     }
-    if (peak > held && (double)peak * scale >= 1 && (double)peak * scale <= (double)width)
-        text[(unsigned)((double)peak * scale) - 1] = '\'';
+    if (peak > held && at_peak >= 1)
+        text[at_peak < (double)width ? (unsigned)at_peak - 1 : width - 1] = '\'';
     text[width] = '\0';
     return text;
 }
@@ -223,9 +265,10 @@ static unsigned bar_width(unsigned width)
 
 static const char *grows(const top_growth *g, char *text, size_t size)
 {
-    if (g->rises < TOP_GROWS)
+    if (!g->is_growing)
         return "";
-    (void)snprintf(text, size, "  grows: +%s in %u samples", SHORT(g->grown), g->rises);
+    (void)snprintf(text, size, GROWS "+%s in %u %s", SHORT(g->grown), g->rises,
+                   usm__plural(g->rises, "sample", "samples"));
     return text;
 }
 
@@ -292,9 +335,29 @@ static void put_tags(usm__out *o, const top_process *p, unsigned width)
     }
 }
 
+/* Names make room for figures. */
+static int name_width(unsigned width)
+{
+    return width < 56 ? 8 : 15;
+}
+
+/* " use 34%, 12 in flight of 4711 commands"; "" of what has no queues. */
+static const char *work_text(const top_process *p, uint32_t i, char *text, size_t size)
+{
+    const usm__monitor_device *d = &p->now.devices[i];
+    char                       use[16];
+
+    text[0] = '\0';
+    if (top_has_queues(d))
+        (void)snprintf(text, size, " use %s, %llu in flight of %llu commands,",
+                       use_text(p->sums.use[i], use, sizeof use), (unsigned long long)d->depth,
+                       (unsigned long long)d->commands);
+    return text;
+}
+
 static void put_devices(usm__out *o, const top_process *p, unsigned width)
 {
-    char text[64], limit[48];
+    char text[64], limit[48], work[96];
 
     for (uint32_t i = 0; i < p->now.ndevices; i++) {
         const usm__monitor_device *d     = &p->now.devices[i];
@@ -306,24 +369,35 @@ static void put_devices(usm__out *o, const top_process *p, unsigned width)
         if (i == 0)
             put_line(o, width, "devices:");
         (void)bar(text, bar_width(width), d->reserved, d->reserved, 0, whole);
-        put_line(o, width, "  %-15.15s [%s] %5s/%-5s%s %llu commands %s", d->term, text,
-                 SHORT(d->reserved), whole ? SHORT(whole) : "?", limit,
-                 (unsigned long long)d->commands, d->name);
+        put_line(o, width, "  %-*.*s [%s] %5s/%-5s%s%s %s", name_width(width), name_width(width),
+                 d->term, text, SHORT(d->reserved), whole ? SHORT(whole) : "?", limit,
+                 work_text(p, i, work, sizeof work), d->name);
     }
 }
 
 static void put_queues(usm__out *o, const top_process *p, unsigned width)
 {
-    for (uint32_t i = 0; i < p->now.nqueues; i++) {
-        const usm__monitor_queue *q = &p->now.queues[i];
+    char     text[64];
+    uint64_t whole = 1;
 
-        if (i == 0)
-            put_line(o, width,
-                     "queues: commands submitted, and how many since the last wait for the queue");
-        put_line(o, width, "  %-15.15s queue %llu: %llu, %llu",
-                 q->device < p->now.ndevices ? p->now.devices[q->device].term : "?",
-                 (unsigned long long)q->serial, (unsigned long long)q->submitted,
-                 (unsigned long long)(q->submitted > q->ended ? q->submitted - q->ended : 0));
+    for (uint32_t i = 0; i < p->now.nqueues; i++)
+        if (p->now.queues[i].depth_peak != USM__MONITOR_UNKNOWN &&
+            p->now.queues[i].depth_peak > whole)
+            whole = p->now.queues[i].depth_peak;
+    if (p->now.nqueues > 0)
+        put_line(o, width, "queues: | commands in flight, ' the most in a sample");
+    for (uint32_t i = 0; i < p->now.nqueues; i++) {
+        const usm__monitor_queue *q        = &p->now.queues[i];
+        bool                      is_known = q->depth != USM__MONITOR_UNKNOWN;
+
+        (void)bar(text, bar_width(width), is_known ? q->depth : 0, is_known ? q->depth : 0,
+                  is_known ? q->depth_peak : 0, whole);
+        put_line(o, width, "  %-*.*s [%s] %s in flight, most %s, %llu submitted, queue %llu",
+                 name_width(width), name_width(width),
+                 q->device < p->now.ndevices ? p->now.devices[q->device].term : "?", text,
+                 is_known ? RATE_TEXT((double)q->depth) : "?",
+                 is_known ? RATE_TEXT((double)q->depth_peak) : "?",
+                 (unsigned long long)q->submitted, (unsigned long long)q->serial);
     }
 }
 

@@ -31,7 +31,8 @@ static const char help[] =
     "  -n, --samples N    end after N samples\n"
     "  -p, --pid PID      this process alone\n"
     "  -f, --filter TEXT  programs whose names have TEXT\n"
-    "  -s, --sort KEY     live, reserved, allocations, commands, spill, pid or program\n"
+    "  -s, --sort KEY     live, reserved, allocations, commands, depth, spill, pid or program\n"
+    "  -g, --grows N      mark tags and pools that grew in each of the last N samples; 3\n"
     "  -C, --no-color\n"
     "  -V, --version\n"
     "  -h, --help\n"
@@ -40,7 +41,7 @@ static const char help[] =
 
 typedef struct line {
     bool        is_once, is_json, is_openmetrics, has_no_colours;
-    unsigned    every_ms, samples, pid;
+    unsigned    every_ms, samples, pid, grows_after;
     const char *log, *filter;
     top_order   order;
 } line;
@@ -50,8 +51,8 @@ static int take_order(const tool *t, const tool_option *o, void *to, const char 
     (void)o;
     ((line *)to)->order = top_order_of(value);
     return ((line *)to)->order == TOP_ORDERS
-               ? tool_misuse(t, "--sort wants live, reserved, allocations, commands, spill, pid or "
-                                "program")
+               ? tool_misuse(t, "--sort wants live, reserved, allocations, commands, depth, spill, "
+                                "pid or program")
                : -1;
 }
 
@@ -83,6 +84,13 @@ static const tool_option options[] = {
      .most  = INT32_MAX},
     {.name = "filter", 'f', TOOL_TEXT, offsetof(line, filter)},
     {.name = "sort", 's', TOOL_CALL, 0, take_order},
+    {.name = "grows",
+     'g',
+     TOOL_NUMBER,
+     offsetof(line, grows_after),
+     .wants = "--grows wants a number of samples, from 1 to 1000",
+     .least = 1,
+     .most  = 1000},
     {.name = "no-color", 'C', TOOL_FLAG, offsetof(line, has_no_colours)},
     {.name = NULL},
 };
@@ -93,8 +101,20 @@ static const tool top = {"usm-top", help, options};
 typedef struct log {
     FILE       *file; /* NULL: none */
     const char *name;
-    unsigned    left; /* samples; 0: no end */
+    unsigned    left;  /* samples; 0: no end */
+    int         error; /* an errno; 0: none  */
 } log;
+
+/* A buffer that is written on the way leaves its error in the stream, and fflush() has none. */
+static bool has_gone_out(FILE *file, int *error)
+{
+    bool failed = ferror(file) != 0;
+
+    if (fflush(file) == 0 && !failed)
+        return true;
+    *error = errno != 0 ? errno : EIO;
+    return false;
+}
 
 static bool add_to_log(void *arg, const top_model *m)
 {
@@ -104,10 +124,8 @@ static bool add_to_log(void *arg, const top_model *m)
     if (l->file) {
         top_put_json(&j, m);
         usm__out_put(&j.out, "\n");
-        if (fflush(l->file) != 0) {
-            (void)fprintf(stderr, "usm-top: %s: %s\n", l->name, strerror(errno));
+        if (!has_gone_out(l->file, &l->error))
             return false;
-        }
     }
     return l->left == 0 || --l->left > 0;
 }
@@ -118,7 +136,7 @@ static int follow(top_model *m, log *l, unsigned every_ms)
     do
         usm__os_sleep_ns((uint64_t)every_ms * 1000000);
     while (top_take(m) && add_to_log(l, m));
-    return l->file && ferror(l->file) ? FAILED : FINE;
+    return FINE;
 }
 
 /* ---- once ------------------------------------------------------------------------------------ */
@@ -144,7 +162,8 @@ static void print_text(const top_model *m)
 
 static int print(const top_model *m, const line *l)
 {
-    usm__json j = {.out = {.file = stdout}, .form = USM__JSON_INDENTED};
+    usm__json j     = {.out = {.file = stdout}, .form = USM__JSON_INDENTED};
+    int       error = 0;
 
     if (l->is_json) {
         top_put_json(&j, m);
@@ -154,8 +173,8 @@ static int print(const top_model *m, const line *l)
     } else {
         print_text(m);
     }
-    if (fflush(stdout) != 0) {
-        (void)fprintf(stderr, "usm-top: standard output: %s\n", strerror(errno));
+    if (!has_gone_out(stdout, &error)) {
+        (void)fprintf(stderr, "usm-top: standard output: %s\n", strerror(error));
         return FAILED;
     }
     return l->pid != 0 && m->n == 0 ? FAILED : FINE;
@@ -178,7 +197,7 @@ static int once(top_model *m, const line *l)
 
 static int run(top_model *m, const line *l)
 {
-    log        to     = {NULL, l->log, l->samples};
+    log        to     = {NULL, l->log, l->samples, 0};
     bool       talk   = !l->is_once && !l->is_json && !l->is_openmetrics;
     top_screen screen = {l->every_ms, l->has_no_colours, add_to_log, &to};
     int        rc;
@@ -191,8 +210,12 @@ static int run(top_model *m, const line *l)
         rc = top_show(m, &screen);
     else
         rc = talk && (l->log || l->samples) ? follow(m, &to, l->every_ms) : once(m, l);
-    if (to.file && fclose(to.file) != 0)
+    if (to.file && fclose(to.file) != 0 && to.error == 0)
+        to.error = errno;
+    if (to.error != 0) { /* said when the terminal is the user's again */
+        (void)fprintf(stderr, "usm-top: %s: %s\n", to.name, strerror(to.error));
         rc = FAILED;
+    }
     return rc;
 }
 
@@ -208,9 +231,10 @@ int main(int argc, char **argv)
         return tool_misuse(&top, "there is an argument too much");
     if (l.is_json + l.is_openmetrics > 1)
         return tool_misuse(&top, "--json and --openmetrics are two forms: which one?");
-    m.only_pid = l.pid;
-    m.filter   = l.filter;
-    m.order    = l.order;
+    m.only_pid    = l.pid;
+    m.filter      = l.filter;
+    m.order       = l.order;
+    m.grows_after = l.grows_after;
     if (!usm__monitor_open(&m.reader)) {
         (void)fprintf(stderr, "usm-top: no folder for monitor pages can be made: %s\n",
                       strerror(errno));

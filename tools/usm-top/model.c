@@ -9,7 +9,7 @@
 #define STALE_NS 2000000000u /* a sample that is older says nothing of the present */
 
 static const char *const order_names[] = {"live",  "reserved", "allocations", "commands",
-                                          "spill", "pid",      "program"};
+                                          "depth", "spill",    "pid",         "program"};
 
 const char *top_order_name(top_order order)
 {
@@ -67,6 +67,40 @@ static uint64_t moved_of(const usm__monitor_page *page, bool is_read)
     return n;
 }
 
+/* A page may say anything: without a bound the sum of two depths would be none. */
+static uint64_t depth_of(const usm__monitor_page *page)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < page->ndevices; i++)
+        n += page->devices[i].depth < UINT32_MAX ? page->devices[i].depth : UINT32_MAX;
+    return n;
+}
+
+/* The part of the time between two samples in which a device had commands in flight. */
+static double use_of(const top_process *p, uint32_t i)
+{
+    const usm__monitor_device *now = &p->now.devices[i], *before = &p->before.devices[i];
+    double                     passed, busy;
+
+    if (p->before.samples == 0 || p->now.sampled_ns <= p->before.sampled_ns ||
+        i >= p->before.ndevices || strcmp(now->term, before->term) != 0)
+        return -1;
+    passed = (double)(p->now.sampled_ns - p->before.sampled_ns);
+    busy   = now->busy_ns > before->busy_ns ? (double)(now->busy_ns - before->busy_ns) : 0;
+    return busy < passed ? busy / passed : 1;
+}
+
+static void sum_use(top_process *p)
+{
+    p->sums.most_use = -1;
+    for (uint32_t i = 0; i < p->now.ndevices; i++) {
+        p->sums.use[i] = use_of(p, i);
+        if (top_has_queues(&p->now.devices[i]) && p->sums.use[i] > p->sums.most_use)
+            p->sums.most_use = p->sums.use[i];
+    }
+}
+
 /* A pool or queue that went takes its count along: that is no rate. */
 static double rate(uint64_t before, uint64_t now, double seconds)
 {
@@ -83,6 +117,8 @@ void top_sum(top_process *p)
         if (top_is_pool(&p->now.pools[i]))
             add_pool(s, &p->now.pools[i], p->is_sampled);
     s->commands = commands_of(&p->now);
+    s->depth    = depth_of(&p->now);
+    sum_use(p);
     for (uint32_t i = 0; i < p->now.ntiers; i++)
         s->spilled += p->now.tiers[i].used;
     if (p->before.samples != 0 && p->now.sampled_ns > p->before.sampled_ns)
@@ -93,21 +129,45 @@ void top_sum(top_process *p)
     s->written_rate     = rate(moved_of(&p->before, false), moved_of(&p->now, false), seconds);
 }
 
-/* A level that falls, or stays for as long as it rose, is none that leaks. */
-static void follow(top_growth *g, uint64_t key, uint64_t live)
+/* A level that stays, or falls, is none that leaks. */
+static void follow(const top_process *p, top_growth *g, uint64_t key, uint64_t live)
 {
     if (g->key != key)
         *g = (top_growth){.key = key, .live = live};
     if (live > g->live) {
         g->rises++;
         g->grown += live - g->live;
-    } else if (live < g->live) {
+    } else {
         g->rises = 0;
         g->grown = 0;
-    } else if (g->rises > 0 && --g->rises == 0) {
-        g->grown = 0;
     }
-    g->live = live;
+    g->live       = live;
+    g->is_growing = g->rises > 0 && g->rises >= p->grows_after;
+}
+
+static uint64_t hash(const char *name)
+{
+    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
+
+    for (; *name != '\0'; name++)
+        h = (h ^ (unsigned char)*name) * UINT64_C(1099511628211);
+    return h;
+}
+
+/* Tags that allocate for the first time come between others: a tag is known by its name. */
+static void follow_tags(top_process *p)
+{
+    top_growth before[USM__MONITOR_TAGS];
+
+    memcpy(before, p->tags, sizeof before);
+    for (uint32_t i = 0; i < p->now.ntags; i++) {
+        uint64_t key = hash(p->now.tags[i].name);
+
+        for (size_t k = 0; p->tags[i].key != key && k < USM__MONITOR_TAGS; k++)
+            if (before[k].key == key)
+                p->tags[i] = before[k];
+        follow(p, &p->tags[i], key, p->now.tags[i].live);
+    }
 }
 
 /* ---- how busy members were -------------------------------------------------------------------- */
@@ -163,10 +223,9 @@ void top_follow(top_process *p)
 {
     for (uint32_t i = 0; i < p->now.nlaunches; i++)
         mark_launch(p, &p->now.launches[i]);
-    for (uint32_t i = 0; i < p->now.ntags; i++)
-        follow(&p->tags[i], i + 1, p->now.tags[i].live);
+    follow_tags(p);
     for (size_t i = 0; i < USM__MONITOR_POOLS; i++)
-        follow(&p->pools[i], top_load(&p->now.pools[i].serial), p->now.pools[i].live);
+        follow(p, &p->pools[i], top_load(&p->now.pools[i].serial), p->now.pools[i].live);
 }
 
 /* ---- processes ----------------------------------------------------------------------------- */
@@ -185,8 +244,9 @@ static void update(const top_model *m, top_process *p, const usm__monitor_page *
         uint32_t pid = p->pid;
 
         memset(p, 0, sizeof *p); /* another process, or another program of this one */
-        p->pid = pid;
-        p->now = *page;
+        p->pid         = pid;
+        p->grows_after = m->grows_after ? m->grows_after : TOP_GROWS;
+        p->now         = *page;
         top_follow(p);
     } else if (page->samples != p->now.samples) {
         p->before = p->now;
@@ -245,6 +305,8 @@ static double value_of(const top_process *p, top_order order)
         return p->sums.allocations_rate;
     case TOP_BY_COMMANDS:
         return p->sums.commands_rate;
+    case TOP_BY_DEPTH:
+        return (double)p->sums.depth;
     case TOP_BY_SPILL:
         return p->sums.read_rate + p->sums.written_rate;
     case TOP_BY_PID:

@@ -10,12 +10,13 @@
 typedef struct family {
     const char *name, *unit, *help; /* the unit ends the name; "": none */
     bool        is_counter;
-    size_t      at; /* offset of the number */
+    size_t      at; /* offset of the number; of seconds: of nanoseconds */
 } family;
 
 #define POOL(member)   offsetof(usm__monitor_pool, member)
 #define TAG(member)    offsetof(usm__monitor_tag, member)
 #define DEVICE(member) offsetof(usm__monitor_device, member)
+#define QUEUE(member)  offsetof(usm__monitor_queue, member)
 #define TIER(member)   offsetof(usm__monitor_tier, member)
 #define SPILL(member)  offsetof(usm__monitor_spill, member)
 
@@ -54,6 +55,15 @@ static const family of_devices[] = {
      DEVICE(reserved)},
     {"usm_device_limit_bytes", "bytes", "The most that may be taken; 0: no limit.", false,
      DEVICE(limit)},
+    {"usm_device_depth", "", "Commands in flight in queues of the device.", false, DEVICE(depth)},
+    {"usm_device_busy_seconds", "seconds", "Time, while somebody read, with commands in flight.",
+     true, DEVICE(busy_ns)},
+};
+static const family of_queues[] = {
+    {"usm_queue_commands", "", "Commands submitted.", true, QUEUE(submitted)},
+    {"usm_queue_depth", "", "Commands in flight.", false, QUEUE(depth)},
+    {"usm_queue_depth_peak", "", "The most commands in flight in a sample.", false,
+     QUEUE(depth_peak)},
 };
 static const family of_tiers[] = {
     {"usm_tier_used_bytes", "bytes", "Of buffers, on the tier.", false, TIER(used)},
@@ -104,12 +114,22 @@ static void begin(usm__out *o, const family *f, const top_process *p)
         usm__out_put(o, ",rank=\"%u\"", p->now.rank);
 }
 
-static void end(usm__out *o, const family *f, const void *object)
+static unsigned long long value_of(const family *f, const void *object)
 {
     uint64_t value;
 
     memcpy(&value, (const char *)object + f->at, sizeof value);
-    usm__out_put(o, "} %llu\n", (unsigned long long)value);
+    return value;
+}
+
+static void end(usm__out *o, const family *f, const void *object)
+{
+    unsigned long long value = value_of(f, object);
+
+    if (strcmp(f->unit, "seconds") == 0)
+        usm__out_put(o, "} %llu.%09llu\n", value / 1000000000, value % 1000000000);
+    else
+        usm__out_put(o, "} %llu\n", value);
 }
 
 static void put_pools(usm__out *o, const family *f, const top_process *p)
@@ -145,6 +165,21 @@ static void put_devices(usm__out *o, const family *f, const top_process *p)
         begin(o, f, p);
         put_label(o, "device", p->now.devices[i].term);
         end(o, f, &p->now.devices[i]);
+    }
+}
+
+static void put_queues(usm__out *o, const family *f, const top_process *p)
+{
+    for (uint32_t i = 0; i < p->now.nqueues; i++) {
+        const usm__monitor_queue *q = &p->now.queues[i];
+
+        if (value_of(f, q) == USM__MONITOR_UNKNOWN)
+            continue;
+        begin(o, f, p);
+        usm__out_put(o, ",id=\"%llu\"", (unsigned long long)q->serial);
+        put_label(o, "device",
+                  q->device < p->now.ndevices ? p->now.devices[q->device].term : "unknown");
+        end(o, f, q);
     }
 }
 
@@ -199,6 +234,7 @@ void top_put_openmetrics(usm__out *o, const top_model *m)
     PUT(of_sampled_pools, true, put_pools);
     PUT(of_tags, true, put_tags);
     PUT(of_devices, true, put_devices);
+    PUT(of_queues, true, put_queues);
     PUT(of_launches, true, put_launches);
     PUT(of_spill, true, put_spill);
     PUT(of_tiers, true, put_tiers);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <term.h>
 #include <unistd.h>
 
 enum { ESCAPE = 27, CONTROL_L = 12, TEXT = 1 << 17, FILTER = 48 };
@@ -388,13 +389,23 @@ bool top_can_show(void)
     return true;
 }
 
+/* A terminal as "dumb" is known, but text cannot be put in a place of it. */
+static bool can_move(void)
+{
+    int         error;
+    char        name[] = "cup";
+    const char *found  = setupterm(NULL, STDOUT_FILENO, &error) == OK ? tigetstr(name) : NULL;
+
+    return found != NULL && found != (const char *)-1;
+}
+
 int top_show(top_model *m, const top_screen *s)
 {
     view   *v = usm__heap_alloc(sizeof *v);
     SCREEN *terminal;
 
     (void)setlocale(LC_CTYPE, "");
-    terminal = v ? newterm(NULL, stdout, stdin) : NULL;
+    terminal = v && can_move() ? newterm(NULL, stdout, stdin) : NULL;
     if (!terminal) {
         /* NOLINTNEXTLINE(concurrency-mt-unsafe): one thread */
         const char *name = getenv("TERM");

@@ -16,25 +16,28 @@
 #include "monitor/reader.h"
 
 #define TOP_PROCESSES 256
-#define TOP_GROWS     3 /* samples in a row in which a tag or pool grew: it is shown as growing */
+#define TOP_GROWS     3 /* samples in a row in which a tag or pool grew, if nothing else is wanted */
 
 typedef enum top_order {
     TOP_BY_LIVE,
     TOP_BY_RESERVED,
     TOP_BY_ALLOCATIONS,
     TOP_BY_COMMANDS,
+    TOP_BY_DEPTH,
     TOP_BY_SPILL,
     TOP_BY_PID,
     TOP_BY_PROGRAM,
     TOP_ORDERS
 } top_order;
 
-/* How the live bytes of a tag or pool went from sample to sample. */
+/* In how many samples up to the last one the live bytes of a tag or pool rose, without one in between
+ * in which they did not. */
 typedef struct top_growth {
-    uint64_t key;  /* a pool's serial; of a tag its place */
+    uint64_t key;  /* a pool's serial; of a tag a hash of its name */
     uint64_t live; /* at the last sample                  */
     unsigned rises;
     uint64_t grown; /* bytes in these */
+    bool     is_growing;
 } top_growth;
 
 /* How busy the members of a launch were, sample by sample: a mark for each, the last at the end. */
@@ -50,8 +53,10 @@ typedef struct top_sums {
     uint64_t live; /* the least, if the process is not sampled: also by_kind */
     uint64_t reserved, reserved_peak, blocks, cached;
     uint64_t by_kind[4]; /* live, by usm_kind */
-    uint64_t commands, spilled;
+    uint64_t commands, depth, spilled;
     double   allocations_rate, commands_rate, read_rate, written_rate;
+    double   use[USM__MONITOR_DEVICES]; /* of each device, 0 to 1; negative: not known yet */
+    double   most_use;                  /* likewise: of the busiest one                    */
 } top_sums;
 
 typedef struct top_process {
@@ -59,6 +64,7 @@ typedef struct top_process {
     bool              is_sampled; /* lately: else only what the pools themselves count is known */
     bool              is_refused; /* its page cannot be used: `why`                             */
     char              why[USM__MONITOR_WHY];
+    unsigned          grows_after; /* samples in a row: what grew in each of them is growing    */
     usm__monitor_page now, before; /* before.samples 0: none yet */
     top_sums          sums;
     top_growth        tags[USM__MONITOR_TAGS], pools[USM__MONITOR_POOLS];
@@ -72,9 +78,16 @@ typedef struct top_model {
     const char         *filter;   /* part of the program's name; NULL or "": all */
     top_order           order;
     bool                is_reversed;
-    size_t       n, gone, left_out; /* gone: that ended between this sample and the one before */
+    unsigned            grows_after; /* 0: TOP_GROWS */
+    size_t       n, gone, left_out;  /* gone: that ended between this sample and the one before */
     top_process *list[TOP_PROCESSES];
 } top_model;
+
+/* The host's memory is in the list of devices, and is none: it has no queues. */
+static inline bool top_has_queues(const usm__monitor_device *d)
+{
+    return d->name[0] != '\0' || d->commands > 0;
+}
 
 /* In a copy of a page, which nobody writes. */
 static inline uint64_t top_load(const _Atomic(uint64_t) *at)
