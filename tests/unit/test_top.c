@@ -136,7 +136,7 @@ static void use_is_the_part_of_the_time_between_two_samples(void)
     CHECK_INT(lround(100 * process.sums.use[0]), 25);
     CHECK_INT(process.sums.depth, 7);
     CHECK_IN("use 25%, 7 in flight of", details(120));
-    CHECK_IN("||||||||||         '] 7 in flight, most 14", details(60));
+    CHECK_IN("||||||||||         '] 7 in flight, mo", details(60));
     CHECK_IN(" 7  25% ", row(120));
     busier_by_ns = 900000000; /* it says more than can be */
     sample(1, 1);
