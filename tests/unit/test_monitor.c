@@ -582,6 +582,7 @@ static void call_once(void (**fn)(void))
         now();
 }
 
+/* NOLINTBEGIN(bugprone-reserved-identifier): the linker's names */
 ssize_t __real_pread(int fd, void *to, size_t n, off_t at);
 ssize_t __wrap_pread(int fd, void *to, size_t n, off_t at);
 bool    __real_usm__monitor_identify(uint32_t pid, usm__monitor_identity *identity);
@@ -606,6 +607,7 @@ bool __wrap_usm__monitor_identify(uint32_t pid, usm__monitor_identity *identity)
     call_once(&amid_identity);
     return __real_usm__monitor_identify(pid, identity);
 }
+/* NOLINTEND(bugprone-reserved-identifier) */
 
 static usm__monitor_page other; /* what comes to be read instead */
 

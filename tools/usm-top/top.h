@@ -33,10 +33,10 @@ typedef enum top_order {
 /* In how many samples up to the last one the live bytes of a tag or pool rose, without one in between
  * in which they did not. */
 typedef struct top_growth {
-    uint64_t key;  /* a pool's serial; of a tag a hash of its name */
-    uint64_t live; /* at the last sample                  */
+    uint64_t key;   /* a pool's serial; of a tag a hash of its name */
+    uint64_t live;  /* at the last sample                  */
+    uint64_t grown; /* bytes in the last `rises` samples */
     unsigned rises;
-    uint64_t grown; /* bytes in these */
     bool     is_growing;
 } top_growth;
 
