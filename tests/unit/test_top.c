@@ -198,9 +198,11 @@ static void figures_that_cannot_be_are_shown_within_bounds(void)
     CHECK_INT(process.now.nqueues, USM__MONITOR_QUEUES);
     top_follow(&process);
     top_sum(&process);
-    process.before = process.now;
+    process.before            = (usm__monitor_page){.samples = 1};
+    process.before.sampled_ns = process.now.sampled_ns - 1;
     top_follow(&process);
     top_sum(&process);
+    CHECK(process.sums.read_rate + process.sums.written_rate < (double)INT64_MAX);
     CHECK_INT(process.sums.depth, (uint64_t)USM__MONITOR_DEVICES * UINT32_MAX);
     for (unsigned width = 1; width <= 200; width += 13) {
         const char *line = details(width);

@@ -101,10 +101,14 @@ static void sum_use(top_process *p)
     }
 }
 
+#define MOST_RATE 1e18 /* of a page that may say anything: two of them fit in 64 bits */
+
 /* A pool or queue that went takes its count along: that is no rate. */
 static double rate(uint64_t before, uint64_t now, double seconds)
 {
-    return seconds > 0 && now > before ? (double)(now - before) / seconds : 0;
+    double in_a_second = seconds > 0 && now > before ? (double)(now - before) / seconds : 0;
+
+    return in_a_second < MOST_RATE ? in_a_second : MOST_RATE;
 }
 
 void top_sum(top_process *p)
