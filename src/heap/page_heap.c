@@ -327,6 +327,41 @@ size_t slab_heap_trim(slab_heap *h, size_t keep)
     return given;
 }
 
+/* The area with the lowest address that ends behind p; NULL: there is none. */
+static slab_area *area_after(const slab_heap *h, uintptr_t p)
+{
+    slab_area *found = NULL;
+
+    USM_LIST_FOREACH (it, &h->areas) {
+        slab_area *a = SLAB_AREA_OF(it);
+
+        if (a->base + a->size > p && (!found || a->base < found->base))
+            found = a;
+    }
+    return found;
+}
+
+size_t slab_heap_extents(slab_heap *h, uintptr_t from, slab_extent *list, size_t cap)
+{
+    size_t           n = 0;
+    const slab_area *a;
+
+    pthread_mutex_lock(&h->lock);
+    while (n < cap && (a = area_after(h, from)) != NULL) {
+        const slab_block *b = slab_block_around(a, from > a->base ? from : a->base);
+
+        for (; b && n < cap; b = b->upper) {
+            uintptr_t base = from > b->span.base ? from : b->span.base;
+
+            from = SLAB_BLOCK_END(b);
+            if (b->use != SLAB_HOLE && b->use != SLAB_MAPPING)
+                list[n++] = (slab_extent){base, from - base, b->use == SLAB_USED};
+        }
+    }
+    pthread_mutex_unlock(&h->lock);
+    return n;
+}
+
 void slab_heap_get_stats(slab_heap *h, slab_heap_stats *s)
 {
     slab_block *largest;

@@ -165,6 +165,14 @@ slab_block *slab_heap_find(slab_heap *h, const usm_area *area, const void *p);
  * other heaps of the process, descriptors that are not needed.  Returns the number of bytes of
  * memory. */
 size_t slab_heap_trim(slab_heap *h, size_t keep);
+/* The memory at `from` and behind it, in the order of addresses: fills at most `cap` entries and
+ * returns how many; fewer than `cap`: there are no more.  The lock is held for these alone. */
+typedef struct slab_extent {
+    uintptr_t base;
+    size_t    size;
+    bool      is_used; /* handed out, as a large block, a slab or a run for magazines */
+} slab_extent;
+size_t slab_heap_extents(slab_heap *h, uintptr_t from, slab_extent *list, size_t cap);
 void   slab_heap_get_stats(slab_heap *h, slab_heap_stats *stats);
 /* PREPARE waits until no call to the source is in progress. */
 void slab_heap_fork(slab_heap *h, usm_fork_phase phase);

@@ -284,20 +284,36 @@ static size_t previous_group(const slab_area *a, size_t group)
     return word * 64 + 63 - (size_t)__builtin_clzll(bit);
 }
 
-slab_block *slab_index_find(const slab_area *a, uintptr_t p)
+/* A used block that starts at or before p; NULL: there is none. */
+static slab_block *used_before(const slab_area *a, uintptr_t p)
 {
     size_t      group = (p - a->base) >> SLAB_GROUP_SHIFT;
     slab_block *b     = a->first[group];
 
-    if (!b || b->span.base > p) {
-        group = group ? previous_group(a, group - 1) : SIZE_MAX;
-        if (group == SIZE_MAX)
-            return NULL;
-        b = a->first[group];
-    }
+    if (b && b->span.base <= p)
+        return b;
+    group = group ? previous_group(a, group - 1) : SIZE_MAX;
+    return group == SIZE_MAX ? NULL : a->first[group];
+}
+
+slab_block *slab_index_find(const slab_area *a, uintptr_t p)
+{
+    slab_block *b = used_before(a, p);
+
     while (b && p >= SLAB_BLOCK_END(b)) /* at most two blocks for each page of a group */
         b = b->upper;
     return b && b->use == SLAB_USED ? b : NULL;
+}
+
+slab_block *slab_block_around(const slab_area *a, uintptr_t p)
+{
+    slab_block *b = used_before(a, p);
+
+    if (!b)
+        b = a->bottom;
+    while (p >= SLAB_BLOCK_END(b))
+        b = b->upper;
+    return b;
 }
 
 /* --- cutting and joining --------------------------------------------------------------------- */

@@ -106,6 +106,8 @@ void slab_area_start(slab_heap *h, slab_area *a, usm_area *area, enum slab_use u
 void        slab_index_add(slab_block *b);
 void        slab_index_remove(slab_block *b);
 slab_block *slab_index_find(const slab_area *a, uintptr_t p);
+/* The block around p, of whichever use.  pre: p lies in the area. */
+slab_block *slab_block_around(const slab_area *a, uintptr_t p);
 
 /* Cuts b at `at`, which lies inside it; returns the upper part, of the same use, in no list. */
 slab_block *slab_split(slab_heap *h, slab_block *b, uintptr_t at);

@@ -173,6 +173,23 @@ uint64_t usm__pool_live(usm_pool *pool);
 void usm__pool_stats(usm_pool *pool, usm_pool_stats *stats);
 /* The most that the pool's caches may hold now; 0: it has none. */
 uint64_t usm__pool_cache_limit(const usm_pool *pool);
+/* Memory of a pool, for a map of it. */
+typedef enum usm__pool_extent_use {
+    USM__POOL_FREE = 0,
+    USM__POOL_USED,   /* handed out: to the program, or to the cache of a thread */
+    USM__POOL_UNKNOWN /* only the pool's module knows                            */
+} usm__pool_extent_use;
+typedef struct usm__pool_extent {
+    uintptr_t            base;
+    size_t               size;
+    usm__pool_extent_use use;
+} usm__pool_extent;
+typedef void usm__pool_extent_visit(const usm__pool_extent *extent, void *arg);
+/* Calls fn for all of it; what the pool takes or returns meanwhile may be missed.  fn takes no lock.
+ * Slabs count as used throughout: usm__pool_each_slab() tells how much of each is not. */
+void         usm__pool_each_extent(usm_pool *pool, usm__pool_extent_visit *fn, void *arg);
+typedef void usm__pool_slab_visit(uintptr_t base, size_t size, size_t free, void *arg);
+void         usm__pool_each_slab(usm_pool *pool, usm__pool_slab_visit *fn, void *arg);
 /* The maximum number of classes that are examined. */
 #define USM__POOL_CLASSES (USM_BINS + 8)
 /* The classes of a pool (none, if it has no classes), as the program sees them.  Returns their

@@ -181,6 +181,34 @@ void slab_get_classes(void *pool, usm_pool_class *list, size_t cap, size_t *coun
     *count = n;
 }
 
+#define EXTENTS 256 /* at a time: the heap's lock is held for as many */
+
+void slab_each_extent(void *pool, slab_extent_visit *fn, void *arg)
+{
+    slab_pool  *p = pool;
+    slab_extent list[EXTENTS];
+    uintptr_t   from = 0;
+    size_t      n;
+
+    do {
+        n = slab_heap_extents(&p->heap, from, list, EXTENTS);
+        for (size_t i = 0; i < n; i++)
+            fn(&(usm__pool_extent){list[i].base, list[i].size,
+                                   list[i].is_used ? USM__POOL_USED : USM__POOL_FREE},
+               arg);
+        from = n ? list[n - 1].base + list[n - 1].size : 0;
+    } while (n == EXTENTS);
+}
+
+void slab_each_slab(void *pool, slab_free_visit *fn, void *arg)
+{
+    slab_pool *p = pool;
+
+    for (unsigned k = 0; k < SLAB_CLASSES; k++)
+        if (usm_load_relaxed(&p->used[k / 64]) >> k % 64 & 1)
+            slab_class_each(&p->classes[k], fn, arg);
+}
+
 /* ---- allocation and free that bypass the caches ---------------------------------------------- */
 
 static usm_status take_large(slab_pool *p, size_t size, size_t align, void **out)

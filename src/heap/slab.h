@@ -75,4 +75,14 @@ uint64_t slab_cache_limit(const void *pool);
  * count as live here: heap/magazine.c knows their number. */
 void slab_get_classes(void *pool, usm_pool_class *list, size_t cap, size_t *count);
 
+/* ---- where the pool has memory, and which of it is handed out: to the program, or to a cache ---- */
+struct usm__pool_extent;
+typedef void slab_extent_visit(const struct usm__pool_extent *extent, void *arg);
+/* In the order of addresses, with no lock held.  A slab counts as used throughout. */
+void slab_each_extent(void *pool, slab_extent_visit *fn, void *arg);
+/* The slabs, each with the number of its bytes that no block has which is handed out.  The lock of
+ * a class is held: fn takes none. */
+typedef void slab_free_visit(uintptr_t base, size_t size, size_t free, void *arg);
+void         slab_each_slab(void *pool, slab_free_visit *fn, void *arg);
+
 #endif

@@ -643,6 +643,17 @@ void slab_class_fini(slab_pool *p, unsigned k)
     pthread_mutex_destroy(&c->lock);
 }
 
+void slab_class_each(slab_class *c, slab_free_visit *fn, void *arg)
+{
+    pthread_mutex_lock(&c->lock);
+    USM_LIST_FOREACH (it, &c->slabs) {
+        const slab *s = usm_container_of(it, slab, link);
+
+        fn(s->span.base, c->bytes, c->bytes - (c->blocks - s->free) * c->size, arg);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
 void slab_class_fork(slab_class *c, usm_fork_phase phase)
 {
     if (phase == USM_FORK_PREPARE)

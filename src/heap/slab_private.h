@@ -32,6 +32,7 @@
 #include <base/inline/classes.h>
 
 #include "heap/page_heap.h"
+#include "heap/slab.h"
 
 #define SLAB_CLASSES    56 /* cut from slabs: up to 32 KiB                              */
 #define SLAB_LEAST_SIZE ((size_t)64 << 10)
@@ -112,6 +113,8 @@ void slab_class_init(slab_pool *p, unsigned k);
 void slab_class_fini(slab_pool *p, unsigned k);
 
 void slab_class_fork(slab_class *c, usm_fork_phase phase);
+/* Calls fn for every slab of the class with its lock held: fn takes no lock. */
+void slab_class_each(slab_class *c, slab_free_visit *fn, void *arg);
 
 /* Takes one block for no magazine. */
 usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block);

@@ -50,8 +50,26 @@ static void clean_launch(usm__monitor_launch *l)
         clean_short(l->members[i].name, sizeof l->members[i].name);
 }
 
+/* A segment whose cells are not in the array ends the list. */
+static void clean_map(usm__monitor_map *m)
+{
+    uint32_t n = 0;
+
+    clamp(&m->nsegments, USM__MONITOR_SEGMENTS);
+    while (n < m->nsegments && m->segments[n].shift < 48 &&
+           m->segments[n].first < USM__MONITOR_CELLS && m->segments[n].size > 0 &&
+           (m->segments[n].size - 1) >> m->segments[n].shift <
+               USM__MONITOR_CELLS - m->segments[n].first)
+        n++;
+    m->nsegments = n;
+    for (size_t i = 0; i < USM__MONITOR_CELLS; i++)
+        if (m->cells[i] > USM__MONITOR_FREE + USM__MONITOR_FULL)
+            m->cells[i] = USM__MONITOR_UNKNOWN;
+}
+
 static void clean_all(usm__monitor_page *p)
 {
+    clean_map(&p->map);
     clean(p->program);
     clean(p->host);
     for (size_t i = 0; i < USM__MONITOR_POOLS; i++) {

@@ -292,6 +292,7 @@ static void in_child(void)
         monitor.page->samples = monitor.page->sampled_ns = 0;
         monitor.page->ntags = monitor.page->ndevices = monitor.page->nqueues = 0;
         monitor.page->ntiers = monitor.page->has_spill = monitor.page->nlaunches = 0;
+        monitor.page->map.taken_ns = monitor.page->map.nsegments = 0;
     }
     monitor.has_file = monitor.was_tried = false;
 }

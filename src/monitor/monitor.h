@@ -11,6 +11,9 @@ extern const usm_part usm__monitor_part;
 
 /* Writes all sampled figures.  One thread at a time. */
 void usm__monitor_sample(usm__monitor_page *page);
+/* Maps the pools that have a place in the page, for the thread of usm__monitor_sample(); false: the
+ * last map is too young for what it cost, or there is no memory.  Writes nothing but *map. */
+bool usm__monitor_take_map(usm__monitor_page *page, usm__monitor_map *map);
 
 /* ---- progress.c */
 typedef struct usm__monitor_progress {

@@ -26,6 +26,8 @@
 #define USM__MONITOR_LAUNCHES 4
 #define USM__MONITOR_MEMBERS  16
 #define USM__MONITOR_TEXT     64
+#define USM__MONITOR_SEGMENTS 128
+#define USM__MONITOR_CELLS    8192
 
 /* Since `serial` is never reused, a reader knows a new pool in an old place. */
 typedef struct usm__monitor_pool {
@@ -93,6 +95,31 @@ typedef struct usm__monitor_launch {
     usm__monitor_member members[USM__MONITOR_MEMBERS];
 } usm__monitor_launch;
 
+/* A map of the addresses of all pools that have memory.  A segment is a stretch of addresses of one
+ * pool; small gaps may lie in it.  It is cut into cells of 2^shift bytes, the first of which begins
+ * at `base`; segments are in the order of pools, then of addresses. */
+typedef struct usm__monitor_segment {
+    uint64_t pool; /* its serial */
+    uint64_t base, size;
+    uint32_t shift, first; /* cells[first] is its first cell */
+} usm__monitor_segment;
+
+/* A cell: without memory, with memory of which only the pool's module knows what is used, or FREE + u,
+ * where u of USM__MONITOR_FULL is used; u is 0 only if nothing is. */
+typedef enum usm__monitor_cell {
+    USM__MONITOR_HOLE    = 0,
+    USM__MONITOR_UNKNOWN = 1,
+    USM__MONITOR_FREE    = 2
+} usm__monitor_cell;
+#define USM__MONITOR_FULL 61 /* 64 values in all */
+
+typedef struct usm__monitor_map {
+    uint64_t             taken_ns, cost_ns; /* when, and how long that took; taken_ns 0: never */
+    uint32_t             nsegments, reserved;
+    usm__monitor_segment segments[USM__MONITOR_SEGMENTS];
+    uint8_t              cells[USM__MONITOR_CELLS];
+} usm__monitor_map;
+
 /* Counts say how many places of an array are in use; what did not fit is in `left_out`. */
 typedef struct usm__monitor_page {
     char     magic[8];
@@ -117,6 +144,7 @@ typedef struct usm__monitor_page {
     usm__monitor_spill  spill;
     usm__monitor_tier   tiers[USM__MONITOR_TIERS];
     usm__monitor_launch launches[USM__MONITOR_LAUNCHES];
+    usm__monitor_map    map;
 } usm__monitor_page;
 
 #endif

@@ -273,8 +273,10 @@ static void put_launch(usm_parallel_run *r, void *arg)
  * behind the odd value, the release before the even one. */
 void usm__monitor_sample(usm__monitor_page *page)
 {
-    uint64_t sequence = usm_load_relaxed(&page->sequence);
-    since    before   = {.page = page};
+    uint64_t         sequence = usm_load_relaxed(&page->sequence);
+    since            before   = {.page = page};
+    usm__monitor_map map; /* taken before, as it takes longer than readers wait */
+    bool             has_map = usm__monitor_take_map(page, &map);
 
     usm_store_relaxed(&page->sequence, sequence + 1);
     atomic_thread_fence(memory_order_release);
@@ -287,6 +289,8 @@ void usm__monitor_sample(usm__monitor_page *page)
     put_use(page, usm__os_now_ns());
     put_spill(page);
     usm__launches_each(put_launch, page);
+    if (has_map)
+        page->map = map;
     page->sampled_ns = usm__os_now_ns();
     page->samples++;
     usm_store_release(&page->sequence, sequence + 2);

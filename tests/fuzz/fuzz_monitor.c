@@ -75,6 +75,11 @@ static void read_page(const uint8_t *data, size_t at, size_t size, size_t whole)
     must(p.now.ntags <= USM__MONITOR_TAGS && p.now.nqueues <= USM__MONITOR_QUEUES &&
          p.now.ndevices <= USM__MONITOR_DEVICES && p.now.ntiers <= USM__MONITOR_TIERS &&
          p.now.nlaunches <= USM__MONITOR_LAUNCHES);
+    for (uint32_t i = 0; i < p.now.map.nsegments; i++) {
+        const usm__monitor_segment *s = &p.now.map.segments[i];
+
+        must(s->size > 0 && ((s->size - 1) >> s->shift) + s->first < USM__MONITOR_CELLS);
+    }
     must(memchr(p.now.program, 0, sizeof p.now.program) != NULL);
     show(&p);
     p.before = p.now;

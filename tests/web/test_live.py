@@ -42,7 +42,7 @@ def check_memory(page, program, folder):
     page.wait(f"return chosenHistory().length > {shown + 3}", "the process goes on")
     page.check(page.run("return shownHistory().length") == shown, "what is frozen stays")
     page.run("const e = document.getElementById('memory-scrub'); e.value = 0; e.dispatchEvent(new Event('input'));")
-    page.check(page.run("return memory.at") == 0, "an earlier moment is shown")
+    page.check(page.run("return memoryView.at") == 0, "an earlier moment is shown")
     page.run("document.getElementById('memory-freeze').click()")
     os.kill(program.pid, signal.SIGKILL)
     program.wait()

@@ -31,6 +31,8 @@ extern const char   web_machine_js[];
 extern const size_t web_machine_js_size;
 extern const char   web_memory_js[];
 extern const size_t web_memory_js_size;
+extern const char   web_memory_view_js[];
+extern const size_t web_memory_view_js_size;
 extern const char   web_run_js[];
 extern const size_t web_run_js_size;
 extern const char   web_sample_integral_cl[];
@@ -59,6 +61,8 @@ static const struct {
     {"/json.js", "text/javascript; charset=utf-8", web_json_js, &web_json_js_size},
     {"/machine.js", "text/javascript; charset=utf-8", web_machine_js, &web_machine_js_size},
     {"/memory.js", "text/javascript; charset=utf-8", web_memory_js, &web_memory_js_size},
+    {"/memory_view.js", "text/javascript; charset=utf-8", web_memory_view_js,
+     &web_memory_view_js_size},
     {"/run.js", "text/javascript; charset=utf-8", web_run_js, &web_run_js_size},
     {"/samples/integral.cl", "text/plain; charset=utf-8", web_sample_integral_cl,
      &web_sample_integral_cl_size},

@@ -36,6 +36,8 @@ static const struct {
     {"GET", "/api/live", live_stream},
     {"GET", "/api/app", runs_app},
     {"POST", "/api/export", traces_export},
+    {"GET", "/api/map", processes_map},
+    {"GET", "/api/sites", sites_list},
 };
 
 /* The port that was opened.  Requests may come before it is known, from whoever tries all ports: as

@@ -12,6 +12,7 @@
  *     compose.c   files of the folder: list, read, save; checks of apps (usm-run --dry-run)
  *     runs.c      apps that run: usm-run as a child, its progress, its results
  *     processes.c processes that use libusm, by their monitor pages (usm-top's model)
+ *     sites.c     who holds memory in a process that writes a trace (usm-prof)
  *     traces.c    pages and timelines of traces (usm-prof)
  *     live.c      the stream of events that pages listen to
  *
@@ -123,6 +124,7 @@ handler machine_devices, machine_topology;
 handler compose_list, compose_read, compose_save, compose_check;
 handler runs_start, runs_stop, runs_result, runs_app;
 handler traces_export;
+handler processes_map, sites_list;
 handler live_stream;
 void    live_end(void); /* of all streams */
 
@@ -142,6 +144,8 @@ bool runs_write_new(usm__json *j, uint64_t *version);
 /* Writes what usm-top knows of all processes, if it is newer than *seen, and says so.  now_ms: of
  * CLOCK_MONOTONIC. */
 bool processes_write_new(usm__json *j, uint64_t *seen, uint64_t now_ms);
+/* The process that the query names, if the stream has shown it; 0: it has been answered. */
+uint32_t processes_asked(request *r);
 /* Waits until a run is newer than `version`, at most for ms. */
 void runs_wait(uint64_t version, int ms);
 /* Ends the children of all runs. */

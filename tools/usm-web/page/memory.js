@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-   The section Memory: the chosen process, its pools over time and now; traces of the folder.  What it shows
-   comes from monitor pages every 100 ms, of which the last minutes are kept. */
+   The section Memory: the chosen process, live, and what is saved of it; who holds its memory; traces of
+   the folder.  Samples come from monitor pages every 100 ms, of which the last minutes are kept;
+   memory_view.js draws them. */
 "use strict";
 
 const SAMPLES_MAX = 3000; /* of each process: five minutes */
-const memory = { history: new Map(), chosen: 0, isFrozen: false, at: -1, isDue: false };
-const poolKey = p => p.id + " " + p.pool + " " + p.kind + (p.device ? " " + p.device : "");
+const memory = { history: new Map(), chosen: 0, isAsked: false, sites: 0 };
 
 function keepSamples(state) {
     const there = new Set(state.processes.map(p => p.pid));
@@ -19,139 +19,119 @@ function keepSamples(state) {
     for (const pid of memory.history.keys()) if (!there.has(pid) && pid !== memory.chosen) memory.history.delete(pid);
     return there;
 }
+const rowPid = tr => +tr.children[0].textContent;
 function drawProcesses(state, there) {
     const rows = state.processes.filter(p => !p.error).map(p => [p.pid, p.program, p.rank === undefined ? "" : p.rank + " of " + p.ranks,
         bytes(p.live), bytes(p.reserved)]);
-    fillTable($("processes"), ["process", "program", "rank", "live", "reserved"], rows, row => {
-        const tr = row.tr;
-        tr.tabIndex = 0;
-        tr.setAttribute("aria-selected", row.values[0] === memory.chosen);
-        const pick = () => chooseProcess(row.values[0]);
-        tr.addEventListener("click", pick);
-        tr.addEventListener("keydown", e => { if (e.key === "Enter") pick(); });
-    });
+    syncTable($("processes"), "", ["process", "program", "rank", "live", "reserved"], rows);
     const refused = state.processes.filter(p => p.error);
     notice(refused.length ? refused.map(p => "process " + p.pid + ": " + p.error).join("; ") : "", "refused");
     $("processes-empty").hidden = rows.length > 0;
     if (!memory.chosen && rows.length) chooseProcess(rows[0][0]);
-    $("memory-state").textContent = memory.chosen && !there.has(memory.chosen) ? "process " + memory.chosen + " has ended" : "";
+    for (const tr of $("processes").tBodies[0].rows) {
+        tr.tabIndex = 0;
+        tr.setAttribute("aria-selected", rowPid(tr) === memory.chosen);
+    }
+    setText($("memory-state"), memory.chosen && !there.has(memory.chosen) ? "process " + memory.chosen + " has ended" : "");
 }
 function chooseProcess(pid) {
     memory.chosen = pid;
-    memory.at = -1;
+    memoryView.cell = null;
+    memoryView.tablesAt = 0;
     freeze(false);
-    drawMemory();
+    showSites();
+    for (const tr of $("processes").tBodies[0].rows) tr.setAttribute("aria-selected", rowPid(tr) === pid);
 }
 const chosenHistory = () => memory.history.get(memory.chosen) || [];
 function freeze(wanted) {
-    memory.isFrozen = wanted;
-    memory.shown = wanted ? chosenHistory().slice() : null;
+    memoryView.isFrozen = wanted;
+    memoryView.samples = wanted ? chosenHistory().slice() : chosenHistory();
+    memoryView.at = -1;
     $("memory-freeze").setAttribute("aria-pressed", wanted);
-    if (!wanted) memory.at = -1;
+    drawMemory();
 }
-const shownHistory = () => memory.shown || chosenHistory();
-
-/* ---- over time ---- */
-function drawLine(list) {
-    const T = stage("memory-line", 220, 280), left = 78, bottom = 22, width = T.width - left - 8, height = T.height - bottom - 8;
-    const c = T.ctx, pools = new Map();
-    let top = 1;
-    c.clearRect(0, 0, T.width, T.height);
-    for (const s of list) {
-        top = Math.max(top, s.process.reserved);
-        for (const p of s.process.pools) if (p.live && !pools.has(poolKey(p))) pools.set(poolKey(p), palette[pools.size % palette.length]);
-    }
-    top *= 1.05;
-    const from = list[0].time, span = Math.max(list[list.length - 1].time - from, 1e9);
-    const xOf = t => left + (t - from) / span * width, yOf = v => 8 + height - v / top * height;
-    c.font = "12px system-ui, sans-serif";
-    c.fillStyle = css("--soft");
-    c.strokeStyle = css("--line");
-    c.textBaseline = "middle";
-    c.textAlign = "right";
-    for (let v = 0, s = steps(top, 4, true); v <= top; v += s) {
-        c.beginPath(); c.moveTo(left, Math.round(yOf(v)) + .5); c.lineTo(left + width, Math.round(yOf(v)) + .5); c.stroke();
-        c.fillText(bytes(v), left - 8, yOf(v));
-    }
-    c.textBaseline = "top";
-    for (let s = steps(span, 6, false), t = span; t >= 0; t -= s) {
-        c.textAlign = t === span ? "right" : t < s / 2 ? "left" : "center";
-        c.fillText(span - t < 1e6 ? "now" : duration(span - t) + " ago", xOf(from + t), 12 + height);
-    }
-    const sums = new Float64Array(list.length);
-    for (const [key, colour] of pools) {
-        c.fillStyle = colour;
-        c.beginPath();
-        list.forEach((s, i) => c.lineTo(xOf(s.time), yOf(sums[i])));
-        for (let i = list.length - 1; i >= 0; i--) {
-            const p = list[i].process.pools.find(q => poolKey(q) === key);
-            sums[i] += p ? p.live : 0;
-            c.lineTo(xOf(list[i].time), yOf(sums[i]));
-        }
-        c.fill();
-    }
-    c.strokeStyle = css("--reserved");
-    c.lineWidth = 1.5;
-    c.beginPath();
-    list.forEach((s, i) => i ? c.lineTo(xOf(s.time), yOf(s.process.reserved)) : c.moveTo(xOf(s.time), yOf(s.process.reserved)));
-    c.stroke();
-    if (memory.isFrozen) {
-        T.top.fillStyle = css("--mark");
-        T.top.fillRect(xOf(list[memory.at < 0 ? list.length - 1 : memory.at].time) - .75, 8, 1.5, height);
-    }
-    return pools;
-}
-
-/* ---- at one moment ---- */
-function poolBar(p, most, colour, parent) {
-    const row = element("div", undefined, parent);
-    element("span", p.pool + " " + p.kind + (p.device ? ", " + p.device : "") + ", pool " + p.id, row);
-    const bar = element("div", undefined, row);
-    row.className = "pool";
-    bar.className = "pool-bar";
-    bar.setAttribute("role", "img");
-    bar.setAttribute("aria-label", bytes(p.live) + " live of " + bytes(p.reserved) + " reserved");
-    const part = (name, n, background) => {
-        const e = element("i", undefined, bar);
-        e.className = name;
-        e.style.width = 100 * n / most + "%";
-        if (background) e.style.background = background;
-        return e;
-    };
-    part("live", p.live, colour);
-    part("cached", Math.min(p.thread_cached + p.depot_cached, p.reserved - p.live));
-    part("rest", Math.max(0, p.reserved - p.live - p.thread_cached - p.depot_cached));
-    part("peak", 0).style.left = 100 * p.reserved_peak / most + "%";
-    element("small", bytes(p.live) + " live in " + count(p.blocks) + (p.blocks === 1 ? " block" : " blocks") + ", " + bytes(p.reserved)
-        + " reserved, at most " + bytes(p.reserved_peak) + "; largest free " + bytes(p.largest_free) + (p.rises >= 3 ? "; growing" : ""), row);
-}
-function drawMoment(p, pools) {
-    const box = $("memory-pools"), most = Math.max(1, ...p.pools.map(q => q.reserved_peak));
-    box.replaceChildren();
-    for (const q of p.pools) if (q.reserved_peak) poolBar(q, most, pools.get(poolKey(q)) || palette[0], box);
-    fillTable($("memory-tags"), ["tag", "live", "peak", "blocks", "allocations", ""], (p.tags || []).map(t => [t.name, bytes(t.live), bytes(t.live_peak),
-        count(t.blocks), count(t.allocations), t.rises >= 3 ? "growing" : ""]));
-    fillTable($("memory-devices"), ["device", "reserved", "limit", "commands"], (p.devices || []).map(d => [d.device + (d.name ? ", " + d.name : ""), bytes(d.reserved),
-        d.limit ? bytes(d.limit) : "none", count(d.commands)]));
-    const tiers = p.buffers ? p.buffers.tiers : [];
-    fillTable($("memory-tiers"), ["tier", "used", "room", "read", "written", "errors"], tiers.map(t => [t.name, bytes(t.used), t.capacity === null ? "unknown" : bytes(t.capacity),
-        bytes(t.read), bytes(t.written), count(t.errors)]));
-    for (const id of ["memory-tags", "memory-devices", "memory-tiers"]) $(id).hidden = !$(id).tBodies.length || !$(id).tBodies[0].rows.length;
-}
+const shownHistory = () => memoryView.samples;
 function drawMemory() {
-    if (memory.isDue || $("memory").hidden) return;
-    memory.isDue = true;
-    requestAnimationFrame(() => {
-        const list = shownHistory();
-        memory.isDue = false;
-        $("memory-chosen").hidden = !list.length;
-        if (!list.length) return;
-        const at = memory.at < 0 ? list.length - 1 : Math.min(memory.at, list.length - 1), p = list[at].process;
-        $("memory-title").textContent = p.program + ", process " + p.pid + (p.rank === undefined ? "" : ", rank " + p.rank + " of " + p.ranks);
-        $("memory-scrub").max = list.length - 1;
-        if (!memory.isFrozen) $("memory-scrub").value = list.length - 1;
-        drawMoment(p, drawLine(list));
-    });
+    if (!memoryView.isFrozen) memoryView.samples = chosenHistory();
+    $("memory-chosen").hidden = !shownHistory().length;
+    if (!$("memory").hidden) redrawSamples();
+}
+
+/* ---- where the memory lies: asked for with each sample of the process that is shown ---- */
+/* Maps of samples that follow each other share the texts that are the same. */
+function shareCells(map, before) {
+    for (let i = 0; before && i < map.segments.length; i++)
+        if (before.segments[i] && before.segments[i].cells === map.segments[i].cells) map.segments[i].cells = before.segments[i].cells;
+}
+async function askMap() {
+    const pid = memory.chosen, list = chosenHistory(), sample = list[list.length - 1];
+    if (memory.isAsked || !sample) return;
+    memory.isAsked = true;
+    try {
+        const map = await askJson("GET", "/api/map" + query({ pid }));
+        if (map) {
+            shareCells(map, memory.lastMap);
+            memory.lastMap = sample.map = map;
+            if (pid === memory.chosen) drawMemory();
+        }
+    } catch (e) {
+        if (e.status !== 404) throw e; /* it has ended */
+    } finally {
+        memory.isAsked = false;
+    }
+}
+
+/* ---- who holds it ---- */
+const SITES_MOST = 20;
+function showSites(text = "", rows = []) {
+    $("memory-sites-note").textContent = text;
+    syncTable($("memory-sites"), "Call sites that hold most bytes", ["call site", "holds", "blocks", "at most", "allocations"], rows);
+}
+async function askSites() {
+    const pid = memory.chosen, asked = ++memory.sites;
+    $("memory-sites-ask").disabled = true;
+    $("memory-sites-note").textContent = "Reading the trace of the process \u2026";
+    try {
+        const report = await askJson("GET", "/api/sites" + query({ pid })), sites = report.call_sites.filter(s => s.live_at_end > 0);
+        const told = sites.reduce((n, s) => n + s.live_at_end, 0);
+        sites.sort((a, b) => b.live_at_end - a.live_at_end);
+        if (pid === memory.chosen) showSites(report.call_sites.length ? "Stacks were recorded for " + bytes(told) + " of the " + bytes(report.all.live_at_end)
+            + " that the trace has as live now" + (told < report.all.live_at_end ? "; USM_TRACE_STACKS=all records all of them." : ".")
+            : "Process " + pid + " writes a trace without stacks: start it with USM_TRACE_STACKS=on as well.",
+        sites.slice(0, SITES_MOST).map(s => [s.name, bytes(s.live_at_end), count(s.blocks_at_end), bytes(s.live_peak), count(s.allocations)]));
+    } catch (e) {
+        if (pid === memory.chosen) showSites(e.message[0].toUpperCase() + e.message.slice(1) + ".");
+    }
+    if (asked === memory.sites) $("memory-sites-ask").disabled = false;
+}
+
+/* ---- what is saved ---- */
+const savedName = suffix => "memory-" + memory.chosen + suffix;
+const savedSamples = () => shownHistory().map(({ time, process, map }) => ({ time, process, map }));
+/* Counters in the form of Chrome's traces, which the Perfetto UI opens. */
+function perfettoText() {
+    const list = shownHistory(), p = list[0].process, events = [{ ph: "M", name: "process_name", pid: p.pid, args: { name: p.program } }];
+    const add = (s, name, args) => events.push({ ph: "C", name, pid: p.pid, ts: s.time / 1000, args });
+    for (const s of list) {
+        for (const q of s.process.pools)
+            add(s, poolName(q), { live: q.live, cached: q.thread_cached + q.depot_cached, reserved: q.reserved });
+        for (const t of s.process.tags || []) add(s, "tag " + t.name, { live: t.live });
+        for (const t of s.process.buffers ? s.process.buffers.tiers : []) add(s, "tier " + t.name, { used: t.used });
+    }
+    return JSON.stringify({ traceEvents: events, displayTimeUnit: "ms" });
+}
+/* A page of its own: the drawings, their script and the samples are in it, and it fetches nothing.  It is put
+ * together as text: elements with styles would be subject to this page's policy once more. */
+async function pageText() {
+    const [drawCss, style, draw, drawing] = await Promise.all(["/draw.css", "/style.css", "/draw.js", "/memory_view.js"]
+        .map(async path => (await ask("GET", path)).text()));
+    const data = JSON.stringify(savedSamples()).replace(/</g, "\\u003c"), meta = fields => "<meta " + fields + ">\n";
+    return "<!DOCTYPE html>\n<html lang=\"en\" data-state=\"loading\">\n<head>\n" + meta("charset=\"utf-8\"")
+        + meta("name=\"viewport\" content=\"width=device-width, initial-scale=1\"")
+        + meta("http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'\"")
+        + "<title>" + savedName("") + "</title>\n<style>" + drawCss + style + "</style>\n</head>\n<body>\n<main>" + $("memory-chosen").outerHTML
+        + "</main>\n<div id=\"tip\"></div>\n<script type=\"application/json\" id=\"memory-data\">" + data + "</script>\n<script>" + draw + drawing
+        + "startSaved();\n</script>\n</body>\n</html>\n";
 }
 
 /* ---- traces ---- */
@@ -181,17 +161,19 @@ listen("processes", state => {
     const there = keepSamples(state);
     if ($("memory").hidden) return;
     drawProcesses(state, there);
-    if (!memory.isFrozen) drawMemory();
+    if (memoryView.isFrozen) return;
+    drawMemory();
+    if (there.has(memory.chosen)) askMap();
 });
 sections.memory = () => {
-    $("memory-freeze").addEventListener("click", () => { freeze(!memory.isFrozen); drawMemory(); });
-    $("memory-scrub").addEventListener("input", e => {
-        if (!memory.isFrozen) freeze(true);
-        memory.at = +e.target.value;
-        drawMemory();
-    });
-    $("memory-save").addEventListener("click", () => saveText("memory-" + memory.chosen + ".json", JSON.stringify(shownHistory())));
-    addEventListener("resize", drawMemory);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawMemory);
+    const pick = e => { const tr = e.target.closest("tbody tr"); if (tr) chooseProcess(rowPid(tr)); };
+    $("processes").addEventListener("click", pick);
+    $("processes").addEventListener("keydown", e => { if (e.key === "Enter") pick(e); });
+    $("memory-freeze").addEventListener("click", () => freeze(!memoryView.isFrozen));
+    startView(() => { if (!memoryView.isFrozen) freeze(true); });
+    $("memory-save").addEventListener("click", () => saveText(savedName(".json"), JSON.stringify(savedSamples())));
+    $("memory-page").addEventListener("click", async () => saveText(savedName(".html"), await pageText()));
+    $("memory-perfetto").addEventListener("click", () => saveText(savedName(".perfetto.json"), perfettoText()));
+    $("memory-sites-ask").addEventListener("click", askSites);
     listTraces();
 };
