@@ -61,9 +61,11 @@ static struct {
     block   *block; /* definitions written so far: up to `at` of `block` */
     size_t   at;
     uint64_t maps_size; /* size of the maps written last */
-    char     path[4096];
-    char     why[160]; /* the error in opening it; read by the thread that tried */
-    chunk   *out;      /* under construction; made when the first file is opened */
+    uint64_t defined,
+        mapped; /* bytes of definitions written; as many when maps were written last */
+    char   path[4096];
+    char   why[160]; /* the error in opening it; read by the thread that tried */
+    chunk *out;      /* under construction; made when the first file is opened */
     struct {
         usm__mutex lock; /* a leaf */
         block     *first, *last;
@@ -155,6 +157,7 @@ static void append_definitions(void)
         if (b == NULL)
             return;
         append(b->bytes + file.at, used - file.at);
+        file.defined += used - file.at;
         file.block = b;
         file.at    = used;
         if (next == NULL)
@@ -195,6 +198,15 @@ static void append_maps(void)
         file.maps_size = n;
     }
     usm__heap_free(text);
+}
+
+/* After new stacks: readers of a process that runs, or was killed, find their names. */
+static void append_maps_of_new(void)
+{
+    if (file.fd < 0 || file.defined == file.mapped)
+        return;
+    file.mapped = file.defined;
+    append_maps();
 }
 
 /* Reads both clocks at the same moment: the closest of three readings. */
@@ -258,6 +270,7 @@ static const char *open_file(usm__trace_header *h)
     file.block     = NULL;
     file.at        = 0;
     file.maps_size = 0;
+    file.defined = file.mapped = 0;
     append(h, sizeof(*h));
     return file.fd >= 0 ? NULL : strerror_r(file.error, file.why, sizeof(file.why));
 }
@@ -369,6 +382,7 @@ static void write_rounds(void *unused)
         wait_for_bell();
         usm__mutex_lock(&file.lock);
         drain();
+        append_maps_of_new();
         goes_on = file.fd >= 0;
         unlock_and_notify();
     }
