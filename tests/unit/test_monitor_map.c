@@ -7,6 +7,7 @@
 #include "monitor/monitor.h"
 #include "monitor/reader.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include <usm/usm.h>
@@ -208,6 +209,55 @@ static void a_map_that_took_long_is_followed_by_a_pause(void)
     usm_pool_destroy(pool);
 }
 
+static atomic_bool is_done;
+
+static void *allocate_and_free(void *arg)
+{
+    enum { BLOCKS = 600, ROUNDS = 20000 };
+
+    usm_pool *pool           = arg;
+    void     *blocks[BLOCKS] = {NULL};
+
+    for (unsigned i = 0, seed = 1; i < ROUNDS; i++) {
+        unsigned k = (seed = seed * 1664525u + 1013904223u) % BLOCKS;
+
+        usm_free(blocks[k]);
+        blocks[k] = usm_pool_malloc(pool, (size_t)1 << (4 + (seed >> 24) % 18));
+        if (i % 2000 == 0)
+            (void)usm_pool_trim_to(pool, 0);
+    }
+    for (unsigned k = 0; k < BLOCKS; k++)
+        usm_free(blocks[k]);
+    atomic_store(&is_done, true);
+    return NULL;
+}
+
+/* Whatever the pool does meanwhile, the map has segments in order, and their cells. */
+static void a_map_is_taken_while_others_allocate(void)
+{
+    usm_pool *pool = make_pool("slab");
+    void     *p    = usm_pool_malloc(pool, 4 * MIB);
+    pthread_t thread;
+    bool      was_last;
+
+    CHECK(p != NULL);
+    CHECK(pthread_create(&thread, NULL, allocate_and_free, pool) == 0);
+    do {
+        uint32_t cells = 0;
+
+        was_last = atomic_load(&is_done);
+        take(pool);
+        for (uint32_t i = 0; i < map.nsegments; i++) {
+            CHECK_INT(map.segments[i].first, cells);
+            cells += (uint32_t)((map.segments[i].size - 1) >> map.segments[i].shift) + 1;
+        }
+        CHECK(cells <= USM__MONITOR_CELLS);
+        CHECK_INT(cell_at((uintptr_t)p + MIB), FULL); /* of what nobody touches */
+    } while (!was_last);
+    CHECK(pthread_join(thread, NULL) == 0);
+    usm_pool_destroy(pool);
+}
+
 static void forged_maps_are_cut_off(void)
 {
     static usm__monitor_page page;
@@ -235,6 +285,7 @@ static const plain_case cases[] = {
     CASE(small_blocks_are_a_part_of_their_slab),
     CASE(a_pool_of_more_areas_than_segments_has_a_map),
     CASE(what_a_module_does_not_tell_is_unknown),
+    CASE(a_map_is_taken_while_others_allocate),
     CASE(a_map_that_took_long_is_followed_by_a_pause),
     CASE(forged_maps_are_cut_off),
     {NULL, NULL},

@@ -31,9 +31,9 @@ def check_memory(page, program, folder):
     page.wait("return document.getElementById('memory-title').textContent.includes('process " + str(program.pid) + "')",
               "it is chosen")
     page.wait("return chosenHistory().length > 5 && document.querySelectorAll('.pool').length > 0", "its pools are drawn")
-    page.wait("return [...document.querySelectorAll('#memory-tags td')].some(e => e.textContent === 'leak')", "its tags are told")
+    page.wait("return [...document.querySelectorAll('#memory-tags th')].some(e => e.textContent === 'leak')", "its tags are told")
     page.wait("return [...document.querySelectorAll('#memory-tags td')].some(e => e.textContent === 'growing')", "one of them grows")
-    page.check(any("<script>" in text for text in page.texts("#memory-tags td")), "a tag with markup is text")
+    page.check(any("<script>" in text for text in page.texts("#memory-tags th")), "a tag with markup is text")
     page.check(page.run("return document.querySelectorAll('main script').length") == 0, "and no element")
     page.picture("web-memory")
     # Frozen: time goes on, the picture does not; the moments before can be looked at.

@@ -54,6 +54,7 @@ function thinned(list, most) {
     const step = Math.max(1, Math.ceil(list.length / most));
     return list.filter((s, i) => (list.length - 1 - i) % step === 0);
 }
+const tick = ns => (ns < 1e9 ? duration(ns) : +(ns / 1e9).toPrecision(3) + " s") + " ago";
 function drawAxes(c, scale, top, span) {
     c.font = "12px system-ui, sans-serif";
     c.fillStyle = css("--soft");
@@ -69,7 +70,7 @@ function drawAxes(c, scale, top, span) {
     c.textBaseline = "top";
     for (let s = steps(span, scale.width / 110, false), t = span; t >= 0; t -= s) {
         c.textAlign = t === span ? "right" : t < s / 2 ? "left" : "center";
-        c.fillText(span - t < 1e6 ? "now" : duration(span - t) + " ago", scale.x(scale.from + t), 12 + scale.height);
+        c.fillText(span - t < 1e6 ? "now" : tick(span - t), scale.x(scale.from + t), 12 + scale.height);
     }
 }
 function lineScale(T, list) {
@@ -104,9 +105,14 @@ function drawLine(list, pools) {
     }
     memoryView.scale = scale;
 }
-function drawLegend(pools, process) {
+/* By key; a pool that is gone by now has its key. */
+function poolNames(pools, process) {
     const names = new Map(process.pools.map(p => [poolKey(p), poolName(p)]));
-    const wanted = [...pools].map(([key, colour]) => [names.get(key) || key, colour]).concat([["reserved", css("--reserved")]]);
+    return new Map([...pools.keys()].map(key => [key, names.get(key) || key]));
+}
+function drawLegend(pools, process) {
+    const names = poolNames(pools, process);
+    const wanted = [...pools].map(([key, colour]) => [names.get(key), colour]).concat([["reserved", css("--reserved")]]);
     const box = $("memory-legend");
     if (box.textContent === wanted.map(w => w[0]).join("")) return;
     box.replaceChildren(...wanted.map(([name, colour]) => {
@@ -301,8 +307,8 @@ function drawTables(p) {
 /* ---- the drawings as tables, for who does not see them ---- */
 const MOMENTS = 12;
 function lineTable(list, pools) {
-    const some = thinned(list, MOMENTS).slice(-MOMENTS), keys = [...pools.keys()];
-    syncTable($("memory-line-table"), "Live bytes by pool, and reserved bytes, over time", ["moment", "reserved", ...keys],
+    const some = thinned(list, MOMENTS), keys = [...pools.keys()], names = poolNames(pools, shownSample().process);
+    syncTable($("memory-line-table"), "Live bytes by pool, and reserved bytes, over time", ["moment", "reserved", ...names.values()],
         some.map(s => [ago(list, s) ? duration(ago(list, s)) + " ago" : "last", bytes(s.process.reserved),
             ...keys.map(k => bytes(levelsOf(s).get(k) || 0))]));
 }
@@ -319,10 +325,11 @@ function mapTable() {
 /* ---- all of it ---- */
 const shownIndex = () => memoryView.at < 0 ? memoryView.samples.length - 1 : Math.min(memoryView.at, memoryView.samples.length - 1);
 const shownSample = () => memoryView.samples[shownIndex()];
-/* The map of the moment, or the last one before it. */
+/* The map of the moment, or the last one before it; of moments before the first map, the first. */
 function shownMap() {
     for (let i = shownIndex(); i >= 0; i--) if (memoryView.samples[i].map) return memoryView.samples[i].map;
-    return null;
+    const later = memoryView.samples.find(s => s.map);
+    return later ? later.map : null;
 }
 function drawMapPart(p, colours) {
     const map = shownMap();
