@@ -364,7 +364,8 @@ function redrawSamples() {
         isDue = false;
         if (!memoryView.samples.length) return;
         drawSamples();
-        memoryView.drawn = { time: shownSample().time, at: performance.now() };
+        const { time, map } = shownSample();
+        memoryView.drawn = { time, at: performance.now(), sampled: map ? map.sampled_ns : 0 };
     });
 }
 function showMoment(at) {
