@@ -334,6 +334,35 @@ static void a_killed_process_leaves_a_file_that_can_be_read(void)
     usm__profile_close(t);
 }
 
+static bool has_map(const char *path)
+{
+    static char bytes[1 << 20];
+    int         fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t     n  = fd < 0 ? -1 : read(fd, bytes, sizeof bytes);
+
+    (void)close(fd);
+    return n > 0 && memmem(bytes, (size_t)n, " r-xp ", 6) != NULL;
+}
+
+static void record_a_stack_until_killed(void)
+{
+    start(trace_path, "1M", "all");
+    usm__trace_alloc(0, 0, ADDRESS(1), 64, 64);
+    while (!has_map(trace_path)) /* as above */
+        usm__os_sleep_ns(1000000);
+    (void)kill(getpid(), SIGKILL);
+}
+
+/* The map of code, by which readers name the addresses of stacks, comes with the stacks. */
+static void a_killed_process_leaves_the_names_of_its_call_sites(void)
+{
+    int status;
+
+    new_path("killed");
+    status = plain_child(record_a_stack_until_killed, NULL);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 static void record_on_a_full_disk(void)
 {
     start(trace_path, "1M", "off");
@@ -605,6 +634,7 @@ static const plain_case cases[] = {
     CASE(what_finds_no_room_is_counted),
     CASE(a_ring_goes_from_thread_to_thread),
     CASE(a_killed_process_leaves_a_file_that_can_be_read),
+    CASE(a_killed_process_leaves_the_names_of_its_call_sites),
     CASE(a_full_disk_is_told_once_and_ends_the_trace),
     CASE(a_forked_child_leaves_the_parents_file_alone),
 #ifndef NO_FORK_WITH_THREADS
