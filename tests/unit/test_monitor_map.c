@@ -112,6 +112,26 @@ static void large_blocks_are_used_until_they_are_freed(void)
     usm_pool_destroy(pool);
 }
 
+/* The addresses between two blocks, where memory has gone back to the driver. */
+static void memory_that_was_returned_is_a_hole(void)
+{
+    usm_pool       *pool = make_pool("slab");
+    void           *p = usm_pool_malloc(pool, 4 * MIB), *q = usm_pool_malloc(pool, 32 * MIB);
+    void           *r  = usm_pool_malloc(pool, 4 * MIB);
+    const uintptr_t at = (uintptr_t)q + 16 * MIB;
+
+    CHECK(p && q && r);
+    take(pool);
+    CHECK_INT(cell_at(at), FULL);
+    usm_free(q);
+    CHECK(usm_pool_trim_to(pool, 0) == USM_OK);
+    take(pool);
+    CHECK_INT(cell_at(at), USM__MONITOR_HOLE);
+    CHECK_INT(cell_at((uintptr_t)p + 2 * MIB), FULL);
+    CHECK_INT(cell_at((uintptr_t)r + 2 * MIB), FULL);
+    usm_pool_destroy(pool);
+}
+
 /* More blocks than are looked at under one hold of the heap's lock. */
 static void thousands_of_blocks_add_up(void)
 {
@@ -161,7 +181,7 @@ static void small_blocks_are_a_part_of_their_slab(void)
 
 static void a_pool_of_more_areas_than_segments_has_a_map(void)
 {
-    enum { BLOCKS = 2 * USM__MONITOR_SEGMENTS };
+    enum { BLOCKS = 4 * USM__MONITOR_SEGMENTS };
 
     char     *blocks[BLOCKS];
     usm_pool *direct = make_pool("direct"), *slab = make_pool("slab");
@@ -169,9 +189,11 @@ static void a_pool_of_more_areas_than_segments_has_a_map(void)
 
     for (int i = 0; i < BLOCKS; i++)
         CHECK((blocks[i] = usm_pool_malloc(direct, 256 << 10)) != NULL);
+    for (int i = 1; i < BLOCKS; i += 2) /* else neighbours may be one segment */
+        usm_free(blocks[i]);
     take(direct);
     CHECK(map.nsegments < USM__MONITOR_SEGMENTS);
-    for (int i = 0; i < BLOCKS; i++)
+    for (int i = 0; i < BLOCKS; i += 2)
         CHECK(cell_at((uintptr_t)blocks[i]) > USM__MONITOR_FREE);
     for (uint32_t i = 1; i < map.nsegments; i++)
         CHECK(map.segments[i].pool != map.segments[i - 1].pool ||
@@ -281,6 +303,7 @@ static void forged_maps_are_cut_off(void)
 
 static const plain_case cases[] = {
     CASE(large_blocks_are_used_until_they_are_freed),
+    CASE(memory_that_was_returned_is_a_hole),
     CASE(thousands_of_blocks_add_up),
     CASE(small_blocks_are_a_part_of_their_slab),
     CASE(a_pool_of_more_areas_than_segments_has_a_map),

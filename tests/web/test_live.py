@@ -35,7 +35,6 @@ def check_memory(page, program, folder):
     page.wait("return [...document.querySelectorAll('#memory-tags td')].some(e => e.textContent === 'growing')", "one of them grows")
     page.check(any("<script>" in text for text in page.texts("#memory-tags th")), "a tag with markup is text")
     page.check(page.run("return document.querySelectorAll('main script').length") == 0, "and no element")
-    page.picture("web-memory")
     # Frozen: time goes on, the picture does not; the moments before can be looked at.
     page.run("document.getElementById('memory-freeze').click()")
     shown = page.run("return shownHistory().length")

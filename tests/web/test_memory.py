@@ -228,7 +228,7 @@ def check_looks(page, pid):
             return [getComputedStyle(document.body).backgroundColor, 'rgb(' + d[0] + ', ' + d[1] + ', ' + d[2] + ')']""")
         page.check(backs[scheme][0] == backs[scheme][1], f"the lines between cells have the colour of the page: {backs}")
         page.run("document.getElementById('memory-title').scrollIntoView()")
-        page.picture("web-memory-map-" + scheme)
+        page.picture("web-memory" + ("" if scheme == "light" else "-dark"))
     page.check(backs["dark"] != backs["light"], "the two differ")
     page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True})
     choose(page, pid)
