@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A program for usm-web to watch: 10,000 blocks of 8 KiB to 72 KiB of device memory, and some of the
  * host's.  By a line of its input it frees each second of them ("half"), or frees and allocates until
- * the next line ("work"); it answers with the same word when it begins to. */
+ * the next line ("work"); it answers with the same word when it begins to.  A tag of it has a name that a
+ * page would run. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +70,8 @@ int main(void)
     usm_pool *pool = usm_pool_default(NULL, NULL, USM_DEVICE);
     char      line[32];
 
-    if (!pool || !usm_alloc_host(3 << 20) || !fill(pool)) {
+    if (!pool || usm_tag_push("</script><script>document.title='ran'</script>") != USM_OK ||
+        !usm_alloc_host(3 << 20) || (usm_tag_pop(), !fill(pool))) {
         fprintf(stderr, "%s\n", usm_last_error());
         return 1;
     }

@@ -16,6 +16,7 @@ import time
 from browser import Page, Server, make_folder
 
 MIB = 1 << 20
+MARKUP = "</script><script>document.title='ran'</script>"
 
 
 class Program:
@@ -132,6 +133,7 @@ def check_keyboard(page, pids):
     page.run("document.getElementById('memory-freeze').focus()")
     active().send_keys(Keys.SPACE)
     page.check(page.run("return memoryView.isFrozen"), "Space freezes")
+    page.wait("return +document.getElementById('memory-scrub').value === shownIndex()", "the slider is at what is shown")
     for _ in range(12):
         active().send_keys(Keys.TAB)
         visited.append(page.run("const e = document.activeElement; return e.id || e.parentElement.id"))
@@ -164,7 +166,9 @@ def check_alternatives(page):
     page.check(heads[2:] == page.texts("#memory-legend span")[:-1], f"pools have the names of the legend: {heads}")
     hidden = "const r = document.getElementById('memory-map-table').parentElement.getBoundingClientRect(); return r.width"
     page.check(page.run(hidden) <= 1, "the tables take no room")
-    page.check(page.run("return getComputedStyle(document.getElementById('memory-map-table')).display") == "table", "and are there for screen readers")
+    nodes = page.browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    told = {n.get("name", {}).get("value") for n in nodes if not n.get("ignored") and n["role"]["value"] == "table"}
+    page.check({"Addresses of each pool", "Live bytes by pool, and reserved bytes, over time"} <= told, f"and are there for screen readers: {told}")
     page.run("document.getElementById('memory-tables').click()")
     page.check(page.run(hidden) > 200, "who wants to see them does")
     page.picture("web-memory-tables")
@@ -207,6 +211,7 @@ def check_saved(page, folder):
     page.wait("return document.documentElement.dataset.state === 'drawn'", "the saved page draws")
     page.check(page.run("return shownSample().process.live") == live, "what was shown")
     page.check(page.run("return memoryView.layout.pools.length") >= 2, "with the map")
+    page.check(MARKUP in page.texts("#memory-tags th") and page.run("return document.title") != "ran", "a tag with markup is text")
     page.check(not page.run("return document.querySelector('#memory-freeze, #memory-sites')"), "without what only a live page can do")
     page.run("const e = document.getElementById('memory-scrub'); e.value = 0; e.dispatchEvent(new Event('input'))")
     page.wait("return document.getElementById('memory-moment').textContent.includes('ago')", "it goes back in time")

@@ -40,6 +40,11 @@ def check_requests(server):
     for origin in ("http://example.org", "null", f"https://127.0.0.1:{server.port}", "http://127.0.0.1:1"):
         check(server.request("POST", "/api/check", b"{}", Origin=origin)[0] == 403, f"origin {origin}")
     check(server.request("GET", "/api/files", Sec_Fetch_Site="cross-site")[0] == 403, "another site")
+    for path in ("/api/map", "/api/sites"):
+        check(server.request("GET", path + "?pid=1", token="")[0] == 401, f"{path} without a token")
+        for pid in ("", "?pid=", "?pid=x", "?pid=1", "?pid=-1", "?pid=4294967297"):
+            answer = server.request("GET", path + pid)
+            check(answer[0] == 404 and "no process of yours" in error_of(answer), f"{path}{pid}: {answer}")
     check(server.request("DELETE", "/api/files")[0] == 405, "a method that is none")
     check(server.request("GET", "/api/nothing")[0] == 404, "an address that is none")
 

@@ -342,7 +342,7 @@ function drawSamples() {
     const list = memoryView.samples, s = shownSample(), p = s.process, colours = poolColours(list);
     setText($("memory-title"), p.program + ", process " + p.pid + (p.rank === undefined ? "" : ", rank " + p.rank + " of " + p.ranks));
     $("memory-scrub").max = list.length - 1;
-    if (!memoryView.isFrozen) $("memory-scrub").value = list.length - 1;
+    if (memoryView.at < 0) $("memory-scrub").value = list.length - 1;
     $("memory-scrub").setAttribute("aria-valuetext", ago(list, s) ? duration(ago(list, s)) + " before the last sample" : "the last sample");
     setText($("memory-moment"), ago(list, s) ? duration(ago(list, s)) + " ago" : "");
     drawLine(list, colours);
