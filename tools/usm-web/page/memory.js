@@ -107,7 +107,16 @@ async function askSites() {
 
 /* ---- what is saved ---- */
 const savedName = suffix => "memory-" + memory.chosen + suffix;
-const savedSamples = () => shownHistory().map(({ time, process, map }) => ({ time, process, map }));
+/* A map that is that of the sample before is left out. */
+function savedSamples() {
+    const isSame = (a, b) => a.segments.length === b.segments.length && a.segments.every((s, i) => s.cells === b.segments[i].cells && s.base === b.segments[i].base);
+    let last = null;
+    return shownHistory().map(({ time, process, map }) => {
+        if (!map || last && isSame(map, last)) return { time, process };
+        last = map;
+        return { time, process, map };
+    });
+}
 /* Counters in the form of Chrome's traces, which the Perfetto UI opens. */
 function perfettoText() {
     const list = shownHistory(), p = list[0].process, events = [{ ph: "M", name: "process_name", pid: p.pid, args: { name: p.program } }];
