@@ -165,7 +165,7 @@ function cellColours(colour) {
             v | Math.round(part(free, k) * (1 - t) + part(colour, k) * t) << 8 * k, 0)) >>> 0;
     }
     table[CELL.unknown] = pixel(css("--free-line"), 0);
-    table[CELL.hole] = pixel(css("--line"), 0);
+    table[CELL.hole] = pixel(css("--page"), 0);
     return table;
 }
 /* One pixel for each cell, which the canvas then makes larger. */
