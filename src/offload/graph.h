@@ -7,6 +7,10 @@
  *     graph_restore.c what an earlier run had ended
  *     graph_flight.c  one launch on one device: memory, copies, the kernel, its end
  *     graph_choose.c  which member takes which task: a pure function
+ *     graph_units.c   units elsewhere that take part in a run (graph_units.h)
+ *     graph_lost.c    what a lost unit had is made again
+ *     graph_where.c   where blocks lie, and how long they travel: pure functions
+ *     graph_serve.c   a run that executes what another process tells it
  *     graph_progress.c reports progress while the graph runs
  *     graph_keep.c    blocks of ended launches in a folder, to resume from
  *     graph_dot.c     the graph in Graphviz's language
@@ -63,6 +67,8 @@ typedef struct usm__graph_node {
     usm__graph_task *tasks;
     uint32_t         ndone;
     uint32_t         readers_left;
+    uint64_t        *where; /* who has each block: graph_where.h; NULL: only this process runs it */
+    uint8_t         *from;  /* of each block: the place it is asked from now; 0: none */
     unsigned char   *blocks; /* aligned, in `memory`; the caller's for an INPUT */
     void            *memory;
 } usm__graph_node;
@@ -123,6 +129,7 @@ typedef struct usm__graph_member {
     double   flying; /* work in progress */
     double   given;  /* work it was ever given */
     double   weight, watts;
+    double   bring; /* seconds until the task's inputs are there */
     uint64_t ended;
     uint32_t tasks;   /* in progress */
     uint32_t room;    /* tasks it may be given now */
@@ -147,13 +154,16 @@ typedef struct usm__graph_mail {
     usm__mutex                lock;
     pthread_cond_t            came;
     struct usm__graph_flight *ended;
+    bool                      rang;
     _Atomic unsigned          refs;
 } usm__graph_mail;
 
 usm__graph_mail *usm__graph_mail_create(void); /* NULL: no memory */
 void             usm__graph_mail_drop(usm__graph_mail *mail);
-/* Takes all ended flights, in any order; if there are none, waits until deadline_ns (0: for
- * ever). */
+/* Lets the next usm__graph_mail_take(), or the one that waits, return. */
+void usm__graph_mail_ring(usm__graph_mail *mail);
+/* Takes all ended flights, in any order; if there are none, waits for one, for a ring, or until
+ * deadline_ns (0: for ever). */
 struct usm__graph_flight *usm__graph_mail_take(usm__graph_mail *mail, uint64_t deadline_ns);
 
 /* A member in a run: kernels run one after the other in one queue, copies for the next kernel in

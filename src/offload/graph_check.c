@@ -168,6 +168,10 @@ static void clear_node(usm__graph_node *n)
         usm__heap_free(n->tasks[i].tried);
     usm__heap_free(n->tasks);
     usm__heap_free(n->memory);
+    usm__heap_free(n->where);
+    usm__heap_free(n->from);
+    n->where  = NULL;
+    n->from   = NULL;
     n->tasks  = NULL;
     n->memory = NULL;
     n->blocks = NULL;

@@ -2,7 +2,7 @@
 /* Which member of a team takes a task of a graph: a pure function of what members have done.
  *
  * "adaptive" gives a task to the member that would finish it first: (its work in progress + the
- * task) / its speed.  If that member has no room, the task waits for it, even if a slower one is
+ * task) / its speed, or later, if the inputs come after the work in progress has ended.  If that member has no room, the task waits for it, even if a slower one is
  * idle.  A member that was not measured yet counts as fast as the fastest, so that it is tried
  * soon.  The other policies choose among fewer members, or by shares; "energy" never lets members
  * draw more than its cap together. */
@@ -48,7 +48,9 @@ static double best_speed(const usm__graph_member *members, uint32_t n)
 /* When a member would finish the work. */
 static double finish(const usm__graph_member *m, double best, double work)
 {
-    return (m->flying + work) / (m->speed > 0 ? m->speed : best);
+    double speed = m->speed > 0 ? m->speed : best;
+
+    return m->bring > m->flying / speed ? m->bring + work / speed : (m->flying + work) / speed;
 }
 
 /* The member that finishes first, of those not in `is_out`. */

@@ -34,7 +34,9 @@ static void put_node(usm__out *o, const usm_graph *g, uint32_t node, uint32_t pa
     usm__out_put(o, "  ");
     put_id(o, n, part);
     usm__out_put(o, " [shape=%s", shapes[n->desc.kind - USM_NODE_INPUT]);
-    if (member != USM__NOBODY)
+    if (member != USM__NOBODY && member >= g->team->nmembers)
+        usm__out_put(o, ", xlabel=\"unit %u\"", member - g->team->nmembers + 1);
+    else if (member != USM__NOBODY)
         usm__out_put(o, ", xlabel=\"%s\"", g->team->members[member].name);
     usm__out_put(o, "];\n");
 }

@@ -43,6 +43,14 @@ void usm__graph_mail_drop(usm__graph_mail *mail)
     usm__heap_free(mail);
 }
 
+void usm__graph_mail_ring(usm__graph_mail *mail)
+{
+    usm__mutex_lock(&mail->lock);
+    mail->rang = true;
+    (void)pthread_cond_signal(&mail->came);
+    usm__mutex_unlock(&mail->lock);
+}
+
 usm__graph_flight *usm__graph_mail_take(usm__graph_mail *mail, uint64_t deadline_ns)
 {
     struct timespec    until = {(time_t)(deadline_ns / 1000000000u),
@@ -50,10 +58,11 @@ usm__graph_flight *usm__graph_mail_take(usm__graph_mail *mail, uint64_t deadline
     usm__graph_flight *first;
 
     usm__mutex_lock(&mail->lock);
-    while (!mail->ended &&
+    while (!mail->ended && !mail->rang &&
            usm__mutex_wait(&mail->lock, &mail->came, deadline_ns ? &until : NULL) == 0) {}
     first       = mail->ended;
     mail->ended = NULL;
+    mail->rang  = false;
     usm__mutex_unlock(&mail->lock);
     return first;
 }

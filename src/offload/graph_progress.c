@@ -40,7 +40,7 @@ static double all_work(const usm_graph *g, double *done)
 
 usm_status usm__graph_progress_notify(usm__graph_run *r, bool is_end)
 {
-    usm_progress p = {.nmembers = r->nmembers, .shares = r->shares};
+    usm_progress p = {.nmembers = r->nlocal, .shares = r->shares};
     uint64_t     now;
     double       done, all, sum = 0, fraction;
 

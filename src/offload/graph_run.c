@@ -8,10 +8,14 @@
  *
  * A member that fails with a task is quarantined, and the task becomes ready again.  A member that
  * has no memory for a task is only not given that task again.  Errors of the graph (arguments,
- * sizes) would occur on every member: they end the run. */
+ * sizes) would occur on every member: they end the run.
+ *
+ * Members after those of the team are units, processes elsewhere (graph_units.c).  A run with a
+ * server executes the tasks that another process names: nothing becomes ready by itself. */
 #include "offload/graph_run.h"
 
 #include "base/os.h"
+#include "offload/graph_units.h"
 #include "offload/watts.h"
 
 #include <stdio.h>
@@ -25,7 +29,7 @@ static usm_status out_of_memory(void)
 }
 
 /* Inserts by rank; tasks of one rank stay in the order of arrival. */
-static usm_status push(usm__graph_run *r, usm__graph_task *task)
+usm_status usm__graph_run_push(usm__graph_run *r, usm__graph_task *task)
 {
     double   rank = r->g->nodes[task->node].rank;
     uint32_t at;
@@ -40,7 +44,7 @@ static usm_status push(usm__graph_run *r, usm__graph_task *task)
     return USM_OK;
 }
 
-static bool is_satisfied(const usm_graph *g, uint32_t node, uint32_t part)
+bool usm__graph_run_is_satisfied(const usm_graph *g, uint32_t node, uint32_t part)
 {
     const usm__graph_node *n = &g->nodes[node];
 
@@ -61,31 +65,40 @@ static usm_status try_task(usm__graph_run *r, uint32_t node, uint32_t part)
     usm__graph_node *n  = &r->g->nodes[node];
     usm_status       st = USM_OK;
 
-    if (n->tasks[part].state != USM__TASK_WAITS || !is_satisfied(r->g, node, part))
+    if (n->tasks[part].state != USM__TASK_WAITS || !usm__graph_run_is_satisfied(r->g, node, part))
         return USM_OK;
     st = usm__graph_make_room(n);
-    return st == USM_OK ? push(r, &n->tasks[part]) : st;
+    return st == USM_OK ? usm__graph_run_push(r, &n->tasks[part]) : st;
 }
 
-/* An input of `node` has become available. */
-static usm_status try_node(usm__graph_run *r, uint32_t node)
+usm_status usm__graph_run_try(usm__graph_run *r, uint32_t node)
 {
     usm__graph_node *n  = &r->g->nodes[node];
     usm_status       st = USM_OK;
 
-    if (n->ntasks == 0 && n->desc.kind == USM_NODE_PARTITION && is_satisfied(r->g, node, 0))
+    if (n->ntasks == 0 && n->desc.kind == USM_NODE_PARTITION &&
+        usm__graph_run_is_satisfied(r->g, node, 0)) {
         st = usm__graph_unroll_all(r->g, node, usm__graph_parts(r->g, node));
+        if (st == USM_OK && r->units)
+            st = usm__units_unrolled(r, node);
+    }
     for (uint32_t i = 0; i < n->ntasks && st == USM_OK; i++)
         st = try_task(r, node, i);
     return st;
 }
 
-static void release_inputs(usm_graph *g, const usm__graph_node *n)
+static void release_inputs(usm__graph_run *r, const usm__graph_node *n)
 {
+    usm_graph *g = r->g;
+
     for (uint32_t i = 0; i < n->ninputs; i++) {
         usm__graph_node *in = &g->nodes[n->inputs[i]];
 
-        if (--in->readers_left > 0 || !in->memory)
+        if (--in->readers_left > 0)
+            continue;
+        if (r->units)
+            usm__units_release(r, n->inputs[i]);
+        if (!in->memory)
             continue;
         usm__heap_free(in->memory);
         in->memory = NULL;
@@ -93,7 +106,7 @@ static void release_inputs(usm_graph *g, const usm__graph_node *n)
     }
 }
 
-static usm_status complete(usm__graph_run *r, usm__graph_task *task)
+usm_status usm__graph_run_complete(usm__graph_run *r, usm__graph_task *task)
 {
     usm_graph       *g  = r->g;
     usm__graph_node *n  = &g->nodes[task->node];
@@ -102,14 +115,14 @@ static usm_status complete(usm__graph_run *r, usm__graph_task *task)
     task->state = USM__TASK_DONE;
     n->ndone++;
     if (usm__graph_is_complete(n))
-        release_inputs(g, n);
+        release_inputs(r, n);
     for (uint32_t i = g->first_reader[task->node]; i < g->first_reader[task->node + 1]; i++) {
         uint32_t reader = g->readers[i];
 
         if (st != USM_OK)
             break;
         if (usm__graph_is_complete(n))
-            st = try_node(r, reader);
+            st = usm__graph_run_try(r, reader);
         else if (usm__graph_by_part(g, reader, task->node) && g->nodes[reader].ntasks)
             st = try_task(r, reader, task->part);
     }
@@ -122,10 +135,12 @@ static bool may_take(const usm__graph_run *r, uint32_t member, const usm__graph_
 {
     const usm_team_kernel *k = r->g->nodes[task->node].desc.kernel;
 
-    return r->members[member].is_well && k->kernels[member] &&
-           !(task->tried && task->tried[member]);
+    if (!r->members[member].is_well || (task->tried && task->tried[member]))
+        return false;
+    return member < r->nlocal ? k->kernels[member] != NULL : usm__units_can(r, member, task);
 }
 
+/* No member is left for the task. */
 static usm_status fail_task(usm__graph_run *r, const usm__graph_task *task)
 {
     const char *name = r->g->nodes[task->node].desc.name;
@@ -139,20 +154,26 @@ static usm_status fail_task(usm__graph_run *r, const usm__graph_task *task)
                      r->message);
 }
 
-/* A task failed on a member; the calling thread has the error message. */
-static usm_status on_failure(usm__graph_run *r, usm__graph_task *task, uint32_t member,
-                             usm_status status)
+/* Errors that would occur on every member.  What a unit says does not end a run. */
+static bool is_of_graph(const usm__graph_run *r, uint32_t member, usm_status status)
 {
-    const usm__graph_node *n = &r->g->nodes[task->node];
+    return member < r->nlocal &&
+           (status == USM_E_ARGUMENTS || status == USM_E_INVALID || status == USM_E_SIZE);
+}
+
+usm_status usm__graph_run_fails(usm__graph_run *r, usm__graph_task *task, usm_status status)
+{
+    const usm__graph_node *n      = &r->g->nodes[task->node];
+    uint32_t               member = task->member;
     char                   message[sizeof r->message];
 
     (void)snprintf(message, sizeof message, "%s", usm_last_error());
-    if (status == USM_E_ARGUMENTS || status == USM_E_INVALID || status == USM_E_SIZE)
+    if (is_of_graph(r, member, status))
         return usm__fail(status, "node '%s' on %s: %s", n->desc.name,
                          r->places[member].member->name, message);
     r->failure = status;
     memcpy(r->message, message, sizeof message);
-    if (status == USM_E_NO_MEMORY || status == USM_E_BUDGET) {
+    if (status == USM_E_NO_MEMORY || status == USM_E_BUDGET || member >= r->nlocal) {
         if (!task->tried)
             task->tried = usm__heap_alloc(r->nmembers * sizeof *task->tried);
         if (!task->tried)
@@ -165,26 +186,53 @@ static usm_status on_failure(usm__graph_run *r, usm__graph_task *task, uint32_t 
     }
     r->stats.rescheduled++;
     task->member = USM__NOBODY;
-    return push(r, task);
+    return usm__graph_run_push(r, task);
+}
+
+/* A failed task; whoever told this unit to execute it gives it to another. */
+static usm_status on_failure(usm__graph_run *r, usm__graph_task *task, usm_status status)
+{
+    if (!r->server || !is_of_graph(r, task->member, status))
+        return usm__graph_run_fails(r, task, status);
+    task->state = USM__TASK_WAITS;
+    r->server->failed(r->server->user, task, status, usm_last_error());
+    return USM_OK;
+}
+
+void usm__graph_run_uncharge(usm__graph_run *r, const usm__graph_task *task)
+{
+    usm__graph_member *m = &r->members[task->member];
+
+    m->room++;
+    m->flying -= r->g->nodes[task->node].desc.work;
+    if (--m->tasks == 0)
+        m->flying = 0; /* no rounding error is left */
+}
+
+usm_status usm__graph_run_launch(usm__graph_run *r, usm__graph_task *task)
+{
+    usm_status st = usm__graph_flight_begin(r->g, task, &r->places[task->member], r->mail);
+
+    if (st == USM_OK) {
+        r->flying++;
+        return USM_OK;
+    }
+    usm__graph_run_uncharge(r, task);
+    return on_failure(r, task, st);
 }
 
 static usm_status give(usm__graph_run *r, usm__graph_task *task, uint32_t member)
 {
     usm__graph_member *m    = &r->members[member];
     double             work = r->g->nodes[task->node].desc.work;
-    usm_status         st;
 
     task->state  = USM__TASK_FLIES;
     task->member = member;
-    st           = usm__graph_flight_begin(r->g, task, &r->places[member], r->mail);
-    if (st != USM_OK)
-        return on_failure(r, task, member, st);
     m->room--;
     m->tasks++;
     m->flying += work;
     m->given += work;
-    r->flying++;
-    return USM_OK;
+    return r->units ? usm__units_begin(r, task) : usm__graph_run_launch(r, task);
 }
 
 /* USM__NOBODY: no member now, or no member ever (*is_hopeless). */
@@ -194,7 +242,10 @@ static uint32_t choose(usm__graph_run *r, const usm__graph_task *task, bool *is_
     for (uint32_t i = 0; i < r->nmembers; i++) {
         r->members[i].may = may_take(r, i, task);
         *is_hopeless &= !r->members[i].may;
+        if (r->units && r->members[i].may)
+            r->members[i].bring = usm__units_bring(r, i, task);
     }
+    *is_hopeless &= !r->units || !usm__units_expect(r);
     return usm__graph_choose(r->policy, &r->desc.policy, r->members, r->nmembers,
                              r->g->nodes[task->node].desc.work, r->nready);
 }
@@ -210,9 +261,29 @@ static bool has_room(const usm__graph_run *r)
 /* Most ready tasks that feed() looks at although they wait for a busy member. */
 #define MOST_REFUSED 64
 
-/* Gives ready tasks to members with room: first one each, then further ones, up to `depth`, whose
- * inputs are copied meanwhile. */
-static usm_status feed(usm__graph_run *r)
+static void drop_ready(usm__graph_run *r, uint32_t at)
+{
+    r->nready--;
+    memmove(&r->ready[at], &r->ready[at + 1], (r->nready - at) * sizeof *r->ready);
+}
+
+/* A task that no member can execute ends the run; a server says so, and goes on. */
+static usm_status on_hopeless(usm__graph_run *r, uint32_t at)
+{
+    usm__graph_task *task = r->ready[at];
+    usm_status       st   = fail_task(r, task);
+
+    if (!r->server || st == USM_OK)
+        return st;
+    drop_ready(r, at);
+    task->state = USM__TASK_WAITS;
+    r->server->failed(r->server->user, task, st, usm_last_error());
+    return USM_OK;
+}
+
+/* First one for each member, then further ones, up to `depth`, whose inputs are copied
+ * meanwhile. */
+usm_status usm__graph_run_feed(usm__graph_run *r)
 {
     usm_status st      = USM_OK;
     uint32_t   refused = 0;
@@ -222,16 +293,17 @@ static usm_status feed(usm__graph_run *r)
         bool             is_hopeless;
         uint32_t         member = choose(r, task, &is_hopeless);
 
-        if (is_hopeless)
-            return fail_task(r, task);
-        if (member == USM__NOBODY) {
+        if (member == USM__NOBODY && !is_hopeless) {
             refused++;
             at++;
             continue;
         }
-        r->nready--;
-        memmove(&r->ready[at], &r->ready[at + 1], (r->nready - at) * sizeof *r->ready);
-        st = give(r, task, member);
+        if (is_hopeless) {
+            st = on_hopeless(r, at);
+        } else {
+            drop_ready(r, at);
+            st = give(r, task, member);
+        }
         if (st != USM_OK)
             return st;
     }
@@ -242,7 +314,7 @@ static usm_status feed(usm__graph_run *r)
 
 /* The first launch of a kernel on a device includes its compilation: it counts only until there is
  * another. */
-static void measure(usm__graph_run *r, usm__graph_flight *f)
+static uint64_t measure(usm__graph_run *r, usm__graph_flight *f)
 {
     uint32_t           member = f->task->member;
     usm__graph_member *m      = &r->members[member];
@@ -265,35 +337,50 @@ static void measure(usm__graph_run *r, usm__graph_flight *f)
     m->ended++;
     r->done[member] += work;
     usm__team_add(r->g->team, member, 1, 0, busy, 0);
+    return busy;
+}
+
+/* Work per second of all members together. */
+static double speed_of_all(const usm__graph_run *r)
+{
+    double sum = 0;
+
+    for (uint32_t i = 0; i < r->nmembers; i++)
+        sum += r->members[i].is_well ? r->members[i].speed : 0;
+    return sum;
 }
 
 static usm_status on_flight(usm__graph_run *r, usm__graph_flight *f)
 {
-    usm__graph_task   *task = f->task;
-    usm__graph_member *m    = &r->members[task->member];
+    usm__graph_task *task = f->task;
+    uint64_t         busy;
 
     r->flying--;
-    m->room++;
-    m->flying -= r->g->nodes[task->node].desc.work;
-    if (--m->tasks == 0)
-        m->flying = 0; /* no rounding error is left */
+    usm__graph_run_uncharge(r, task);
     if (f->status < 0) {
         usm_status status = f->status;
 
         (void)usm__fail(status, "%s", f->message);
-        return on_failure(r, task, task->member, status);
+        return on_failure(r, task, status);
     }
-    measure(r, f);
+    busy = measure(r, f);
     r->stats.chunks++;
     r->stats.bytes_in += f->bytes_in;
     r->stats.bytes_out += f->bytes_out;
+    if (r->server) {
+        task->state = USM__TASK_DONE;
+        r->server->done(r->server->user, task, busy, speed_of_all(r));
+        return USM_OK;
+    }
+    if (r->units)
+        usm__units_made_here(r, task);
     if (r->keep)
         usm__graph_keep_save(r->keep, r->g, task);
-    return complete(r, task);
+    return usm__graph_run_complete(r, task);
 }
 
 /* The first failure ends the run; flights in progress are still waited for. */
-static usm_status take_mail(usm__graph_run *r, uint64_t deadline_ns, usm_status st)
+usm_status usm__graph_run_take(usm__graph_run *r, uint64_t deadline_ns, usm_status st)
 {
     usm__graph_flight *f = usm__graph_mail_take(r->mail, deadline_ns);
 
@@ -310,28 +397,58 @@ static usm_status take_mail(usm__graph_run *r, uint64_t deadline_ns, usm_status 
     return st;
 }
 
-static usm_status run(usm__graph_run *r)
+/* Executes what it is told to, until the server says that it is the end. */
+static usm_status serve(usm__graph_run *r)
 {
-    usm_status   st = USM_OK;
-    usm__message message;
+    usm_status st = USM_OK;
+
+    while (st == USM_OK && r->server->handle(r->server->user, r)) {
+        st = usm__graph_run_feed(r);
+        if (st == USM_OK)
+            st = usm__graph_run_take(r, 0, st);
+    }
+    return st;
+}
+
+/* Whether nothing is under way, and nothing will come. */
+static bool is_at_end(const usm__graph_run *r)
+{
+    if (r->flying || (r->units && usm__units_busy(r)))
+        return false;
+    return !(r->nready && r->units && usm__units_expect(r));
+}
+
+static usm_status work(usm__graph_run *r)
+{
+    usm_status st = USM_OK;
 
     for (uint32_t i = 0; i < r->g->nnodes && st == USM_OK; i++)
-        st = try_node(r, r->g->order[i]);
+        st = usm__graph_run_try(r, r->g->order[i]);
     while (st == USM_OK) {
-        st = feed(r);
-        if (st == USM_OK && r->flying == 0) {
+        st = usm__graph_run_feed(r);
+        if (st == USM_OK && is_at_end(r)) {
             if (r->nready)
                 st = fail_task(r, r->ready[0]); /* no member works */
             break;
         }
         if (st == USM_OK)
-            st = take_mail(r, usm__graph_progress_due(r), st);
+            st = usm__graph_run_take(r, usm__graph_progress_due(r), st);
+        if (st == USM_OK && r->units)
+            st = usm__units_handle(r);
         if (st == USM_OK)
             st = usm__graph_progress_notify(r, false);
     }
+    return st;
+}
+
+static usm_status run(usm__graph_run *r)
+{
+    usm_status   st = r->server ? serve(r) : work(r);
+    usm__message message;
+
     usm__message_save(&message);
     while (r->flying)
-        (void)take_mail(r, 0, USM_E_CANCELLED);
+        (void)usm__graph_run_take(r, 0, USM_E_CANCELLED);
     usm__message_restore(&message);
     return st;
 }
@@ -375,15 +492,16 @@ static usm_status find_watts(usm__graph_run *r)
     return st;
 }
 
-static usm_status open_places(usm__graph_run *r)
+static usm_status open_places(usm__graph_run *r, uint32_t nunits)
 {
     usm_team         *team  = r->g->team;
     const usm_policy *p     = &r->desc.policy;
     uint32_t          depth = team->depth > 2 ? team->depth : 2;
     usm_status        st    = USM_OK;
 
-    r->nmembers = team->nmembers;
-    r->places   = usm__heap_alloc(r->nmembers * sizeof *r->places);
+    r->nlocal   = team->nmembers;
+    r->nmembers = team->nmembers + nunits;
+    r->places   = usm__heap_alloc(r->nlocal * sizeof *r->places);
     r->members  = usm__heap_alloc(r->nmembers * sizeof *r->members);
     r->done     = usm__heap_alloc(r->nmembers * sizeof *r->done);
     r->shares   = usm__heap_alloc(r->nmembers * sizeof *r->shares);
@@ -393,11 +511,12 @@ static usm_status open_places(usm__graph_run *r)
     if (!r->places || !r->members || !r->done || !r->shares || !r->is_cold || !r->is_warm ||
         !r->mail)
         return out_of_memory();
-    for (uint32_t i = 0; i < r->nmembers && st == USM_OK; i++) {
-        r->places[i].member  = &team->members[i];
-        r->members[i].room   = r->desc.no_prefetch ? 1 : depth;
+    for (uint32_t i = 0; i < r->nmembers; i++)
         r->members[i].weight = i < p->nweights ? p->weights[i] : 1;
-        st                   = open_place(r, i);
+    for (uint32_t i = 0; i < r->nlocal && st == USM_OK; i++) {
+        r->places[i].member = &team->members[i];
+        r->members[i].room  = r->desc.no_prefetch ? 1 : depth;
+        st                  = open_place(r, i);
     }
     return st == USM_OK && r->policy == USM__GRAPH_ENERGY ? find_watts(r) : st;
 }
@@ -427,9 +546,13 @@ static usm_status prepare(usm__graph_run *r)
         st = usm__graph_restore(g, r->keep, &r->stats.resumed);
     for (uint32_t i = 0; i < g->nnodes; i++)
         g->nodes[i].readers_left = g->nodes[i].nreaders;
+    for (uint32_t i = 0; i < g->nnodes && st == USM_OK && r->units; i++)
+        if (g->nodes[i].ntasks && (g->nodes[i].partitioner == USM__NOBODY ||
+                                   g->nodes[i].desc.kind == USM_NODE_PARTITION))
+            st = usm__units_unrolled(r, i);
     for (uint32_t i = 0; i < g->nnodes; i++)
         if (usm__graph_is_complete(&g->nodes[i]))
-            release_inputs(g, &g->nodes[i]);
+            release_inputs(r, &g->nodes[i]);
     return st;
 }
 
@@ -437,7 +560,7 @@ static void finish(usm__graph_run *r, uint64_t begin_ns, usm_parallel_stats *sta
 {
     uint64_t first = UINT64_MAX, last = 0;
 
-    for (uint32_t i = 0; i < r->nmembers && r->places; i++) {
+    for (uint32_t i = 0; i < r->nlocal && r->places; i++) {
         usm__graph_place *p = &r->places[i];
 
         usm_queue_destroy(p->compute);
@@ -481,7 +604,8 @@ static usm_status check_call(usm_graph *g, const usm_graph_run_desc *desc,
     return st;
 }
 
-static usm_status run_checked(usm__graph_run *r, usm_parallel_stats *stats)
+static usm_status run_checked(usm__graph_run *r, const usm__unit_crew *crew,
+                              usm_parallel_stats *stats)
 {
     usm_graph   *graph = r->g;
     usm_status   st;
@@ -491,7 +615,11 @@ static usm_status run_checked(usm__graph_run *r, usm_parallel_stats *stats)
     usm__team_enter(graph->team);
     st = usm__graph_policy_find(&r->desc.policy, &r->policy);
     if (st == USM_OK)
-        st = open_places(r);
+        st = open_places(r, crew ? crew->n : 0);
+    if (st == USM_OK && crew)
+        st = usm__units_open(r, crew);
+    if (st == USM_OK && r->server)
+        r->server->attach(r->server->user, r->mail);
     if (st == USM_OK)
         st = prepare(r);
     if (st == USM_OK)
@@ -499,6 +627,10 @@ static usm_status run_checked(usm__graph_run *r, usm_parallel_stats *stats)
     if (st == USM_OK)
         st = usm__graph_progress_notify(r, true);
     usm__message_save(&message);
+    if (r->units)
+        usm__units_close(r);
+    if (r->server)
+        r->server->attach(r->server->user, NULL);
     usm__graph_keep_close(r->keep, st == USM_OK);
     finish(r, r->begin_ns, stats);
     usm__team_leave(graph->team);
@@ -508,21 +640,42 @@ static usm_status run_checked(usm__graph_run *r, usm_parallel_stats *stats)
     return st;
 }
 
-usm_status usm_graph_run(usm_graph *graph, const usm_graph_run_desc *desc,
-                         usm_parallel_stats *stats)
+static usm_status begin(usm__graph_run *r, const usm_graph_run_desc *desc,
+                        const usm__unit_crew *crew, usm_parallel_stats *stats)
 {
-    usm__graph_run r  = {.g = graph, .desc = USM_GRAPH_RUN_DESC_INIT};
-    usm_status     st = check_call(graph, desc, stats);
+    usm_graph *graph = r->g;
+    usm_status st    = check_call(graph, desc, stats);
 
     if (st != USM_OK)
         return st;
     if (usm_swap_acq_rel(&graph->is_running, true))
         return usm__fail(USM_E_BUSY, "usm_graph_run: the graph is running");
     if (desc)
-        r.desc = *desc;
+        r->desc = *desc;
     st = usm__graph_check(graph);
     if (st == USM_OK)
-        st = run_checked(&r, stats);
+        st = run_checked(r, crew, stats);
     usm_store_release(&graph->is_running, false);
     return st;
+}
+
+usm_status usm_graph_run(usm_graph *graph, const usm_graph_run_desc *desc,
+                         usm_parallel_stats *stats)
+{
+    return usm__graph_run_with(graph, desc, NULL, stats);
+}
+
+usm_status usm__graph_run_with(usm_graph *graph, const usm_graph_run_desc *desc,
+                               const usm__unit_crew *crew, usm_parallel_stats *stats)
+{
+    usm__graph_run r = {.g = graph, .desc = USM_GRAPH_RUN_DESC_INIT};
+
+    return begin(&r, desc, crew, stats);
+}
+
+usm_status usm__graph_serve(usm_graph *graph, const usm__graph_server *server)
+{
+    usm__graph_run r = {.g = graph, .desc = USM_GRAPH_RUN_DESC_INIT, .server = server};
+
+    return begin(&r, NULL, NULL, NULL);
 }

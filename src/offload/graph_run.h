@@ -12,8 +12,8 @@ typedef struct usm__graph_run {
     usm__graph_keep   *keep; /* NULL: no blocks are kept */
     usm__graph_mail   *mail;
     uint64_t           begin_ns;
-    /* by member */
-    uint32_t           nmembers;
+    /* by member: those of the team, then units */
+    uint32_t           nlocal, nmembers;
     usm__graph_place  *places;
     usm__graph_member *members;
     double            *done;    /* in work */
@@ -24,7 +24,10 @@ typedef struct usm__graph_run {
     usm__graph_task **ready;
     uint32_t          nready;
     size_t            ready_cap;
-    uint32_t          flying;
+    uint32_t          flying; /* on members of the team */
+    /* NULL: there are none (graph_units.h) */
+    struct usm__graph_units        *units;
+    const struct usm__graph_server *server;
     /* the last failure that another member may make up for */
     usm_status failure;
     char       message[256];
@@ -34,6 +37,29 @@ typedef struct usm__graph_run {
 
     usm_parallel_stats stats;
 } usm__graph_run;
+
+/* ---- graph_run.c ----------------------------------------------------------------------------- */
+
+/* Makes a task ready; nothing happens to it before usm__graph_run_feed(). */
+usm_status usm__graph_run_push(usm__graph_run *r, usm__graph_task *task);
+/* Gives ready tasks to members with room. */
+usm_status usm__graph_run_feed(usm__graph_run *r);
+/* Waits for ended launches, and handles them.  st: an earlier failure, which lets them be dropped */
+usm_status usm__graph_run_take(usm__graph_run *r, uint64_t deadline_ns, usm_status st);
+/* Whether all that the task reads has been made. */
+bool usm__graph_run_is_satisfied(const usm_graph *g, uint32_t node, uint32_t part);
+/* Makes those tasks of a node ready that wait, and have what they read. */
+usm_status usm__graph_run_try(usm__graph_run *r, uint32_t node);
+/* Starts a task on the member of the team that has it. */
+usm_status usm__graph_run_launch(usm__graph_run *r, usm__graph_task *task);
+/* The member that has the task has not any more. */
+void usm__graph_run_uncharge(usm__graph_run *r, const usm__graph_task *task);
+/* The blocks of a task are there. */
+usm_status usm__graph_run_complete(usm__graph_run *r, usm__graph_task *task);
+/* Another member has to do it; USM_E_NO_MEMORY.  The calling thread has the error message. */
+usm_status usm__graph_run_fails(usm__graph_run *r, usm__graph_task *task, usm_status status);
+
+/* ---- graph_progress.c ------------------------------------------------------------------------ */
 
 /* When the progress function must be called next; 0: there is none. */
 uint64_t usm__graph_progress_due(const usm__graph_run *r);

@@ -6,12 +6,14 @@
  *     fields.c   fields of its objects: allowed names, types, ranges
  *     bytes.c    bytes of inputs, and outputs as text
  *     build.c    kernels and the graph of libusm
+ *     remote.c   what a unit elsewhere has to know of the app, and the app that it makes of that
  *     show.c     progress and the dot text
  *     main.c     the command line */
 #ifndef USM_RUN_APP_H
 #define USM_RUN_APP_H
 
 #include "beneath.h"
+#include "units/app.h"
 
 #include <usm/graph.h>
 
@@ -63,6 +65,8 @@ typedef struct app_node {
 typedef struct app {
     const char   *path; /* "-": the standard input, with names relative to the working folder */
     char         *text, *folder;
+    size_t        text_size;
+    const unit_app *remote; /* what another usm-run sent, in the place of files; NULL: files */
     tool_root     within; /* if its path is set: the folder that holds all files the app may name */
     json_t       *root;
     unsigned      mistakes;
@@ -92,6 +96,8 @@ bool mistake(app *a, const char *at, const char *format, ...) USM_PRINTF(3, 4);
 
 /* ---- read.c */
 bool      app_read(app *a, const char *path);
+/* The same of what another usm-run sent. */
+bool app_read_remote(app *a, const unit_app *remote);
 void      app_free(app *a);
 app_node *app_find(app *a, const char *name);
 
@@ -124,6 +130,16 @@ bool app_build(app *a);
 /* Reports why a call for the whole graph failed, with the line of the node that the message
  * names. */
 bool app_failed(app *a);
+
+/* The name of the kernel's i-th image: a form, as the file has it. */
+const char *app_form(const app_kernel *k, size_t i);
+
+/* ---- remote.c */
+/* What units have to know of the app, whose kernels are loaded; freed by remote_free(). */
+bool remote_describe(const app *a, unit_app *out);
+void remote_free(unit_app *u);
+/* usm-run --unit: serves another usm-run over the standard input and output.  The exit status. */
+int remote_serve(const char *device);
 
 /* ---- show.c */
 typedef struct progress {

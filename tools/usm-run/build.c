@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
@@ -18,6 +20,35 @@ static const struct {
              {"spirv", USM_IMAGE_SPIRV},
              {"bundle", USM_IMAGE_BUNDLE},
              {"library", USM_IMAGE_NATIVE}};
+
+const char *app_form(const app_kernel *k, size_t i)
+{
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
+        if (forms[f].type == k->images[i].type)
+            return forms[f].key;
+    return "";
+}
+
+/* On a unit: the bytes that came, as a copy. */
+static char *find_remote(app *a, const app_kernel *k, const char *form, value at, size_t *size)
+{
+    char *key = need(malloc(strlen(k->name) + strlen(form) + 2)), *data = NULL;
+
+    (void)sprintf(key, "%s/%s", k->name, form);
+    for (uint64_t i = 0; i < a->remote->nimages && !data; i++) {
+        const unit_image *image = &a->remote->images[i];
+
+        if (strcmp(image->key, key) != 0)
+            continue;
+        data = need(calloc(1, image->size + 1));
+        memcpy(data, image->data, image->size);
+        *size = image->size;
+    }
+    free(key);
+    if (!data)
+        (void)mistake(a, at.at, "kernel '%s': nobody has sent its %s", k->name, form);
+    return data;
+}
 
 static bool load_kernel(app *a, app_kernel *k, usm__hash *hash)
 {
@@ -35,7 +66,8 @@ static bool load_kernel(app *a, app_kernel *k, usm__hash *hash)
             continue;
         }
         image->type = forms[i].type;
-        image->data = read_file(a, v, json_string_value(v.json), &image->size);
+        image->data = a->remote ? find_remote(a, k, forms[i].key, v, &image->size)
+                                : read_file(a, v, json_string_value(v.json), &image->size);
         is_ok &= image->data != NULL;
         if (!image->data)
             continue;
@@ -57,27 +89,53 @@ bool app_load_kernels(app *a)
     return is_ok;
 }
 
-/* Makes an image of a library's function; the library stays loaded. */
-static bool find_native(app *a, const app_kernel *k, const char *function, size_t nargs,
-                        usm_native_kernel *native)
+/* On a unit: a file without a name, which lives as long as it is loaded. */
+static void *load_bytes(const app_image *image)
 {
-    value v     = member(k->at, "library");
+    void *library = NULL;
+    char  path[64];
+    int   fd = memfd_create("usm-run kernel", MFD_CLOEXEC);
+
+    if (fd < 0)
+        return NULL;
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (write(fd, image->data, image->size) == (ssize_t)image->size)
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    (void)close(fd);
+    return library;
+}
+
+static void *load_file(const app *a, value v)
+{
     char *path  = path_of(a, json_string_value(v.json));
     char *slash = need(malloc(strlen(path) + 3));
     void *library;
+
+    (void)sprintf(slash, "%s%s", strchr(path, '/') ? "" : "./", path);
+    library = dlopen(slash, RTLD_NOW | RTLD_LOCAL);
+    free(slash);
+    free(path);
+    return library;
+}
+
+/* Makes an image of a library's function; the library stays loaded. */
+static bool find_native(app *a, const app_kernel *k, const app_image *image, const char *function,
+                        size_t nargs, usm_native_kernel *native)
+{
+    value v       = member(k->at, "library");
+    void *library = a->remote ? load_bytes(image) : load_file(a, v);
     union {
         void         *object;
         usm_native_fn fn;
     } symbol = {NULL};
 
-    (void)sprintf(slash, "%s%s", strchr(path, '/') ? "" : "./", path);
-    library = dlopen(slash, RTLD_NOW | RTLD_LOCAL);
     if (library)
         symbol.object = dlsym(library, function);
-    free(slash);
-    free(path);
-    if (!symbol.object)
-        return mistake(a, v.at, "kernel '%s': %s", k->name, dlerror());
+    if (!symbol.object) {
+        const char *why = dlerror();
+
+        return mistake(a, v.at, "kernel '%s': %s", k->name, why ? why : "it cannot be loaded");
+    }
     *native = (usm_native_kernel){.name = function, .fn = symbol.fn, .nargs = nargs};
     return true;
 }
@@ -119,7 +177,7 @@ static bool build(app *a, const app_node *n, const app_kernel *k, app_function *
             continue;
         if (nnatives == sizeof natives / sizeof *natives)
             return mistake(a, k->at.at, "there are more than %zu functions of libraries", nnatives);
-        if (!find_native(a, k, f->name, nargs, &natives[nnatives]))
+        if (!find_native(a, k, &k->images[i], f->name, nargs, &natives[nnatives]))
             return false;
         images[i].data = &natives[nnatives++];
         images[i].size = sizeof natives[0];

@@ -162,11 +162,28 @@ static bool add_piece(app *a, app_node *n, value piece)
     return true;
 }
 
+/* On a unit the bytes come later. */
+static bool make_data(app *a, app_node *n)
+{
+    size_t at = (size_t)(n - a->nodes);
+
+    if (at < a->remote->nnodes)
+        n->size = a->remote->inputs[at];
+    if (n->size == 0)
+        return mistake(a, n->at.at, "nobody says how large the input '%s' is", n->desc.name);
+    n->data      = need(calloc(n->size, 1));
+    n->desc.data = n->data;
+    n->desc.size = n->size;
+    return true;
+}
+
 bool read_data(app *a, app_node *n)
 {
     value data  = member(n->at, "data");
     bool  is_ok = true;
 
+    if (a->remote)
+        return make_data(a, n);
     if (!data.json)
         return mistake(a, n->at.at, "the input '%s' has no 'data'", n->desc.name);
     if (!json_is_array(data.json))

@@ -6,6 +6,7 @@
 
 #include "base/inline/plural.h"
 #include "options.h"
+#include "units/crew.h"
 
 #include <getopt.h>
 #include <stddef.h>
@@ -16,7 +17,11 @@
 
 #include <usm/init.h>
 
-enum { JSON_MS = 50 }; /* between two lines of --progress=json: a person watches */
+enum {
+    JSON_MS    = 50, /* between two lines of --progress=json: a person watches */
+    SILENCE_S  = 30, /* of a unit, before it is given up */
+    SILENCE_MAX = 86400
+};
 
 typedef struct command_line {
     const char *path, *resume, *device;
@@ -25,6 +30,10 @@ typedef struct command_line {
     size_t      nnumbers;
     const char *within, *progress; /* progress: "on" or "json" */
     bool        is_dot, is_dry, no_prefetch;
+    const char *on[USM__UNITS_MAX]; /* commands that start units */
+    uint32_t    nunits;
+    unsigned    silence_s;
+    bool        no_local, is_unit;
 } command_line;
 
 static const char help[] =
@@ -41,6 +50,11 @@ static const char help[] =
     "      --policy NAME      which device takes what: adaptive (default), fastest, static,\n"
     "                         energy:WATTS\n"
     "  -d, --device SELECTOR  the devices, as USM_DEVICE_SELECTOR\n"
+    "      --on COMMAND       gives nodes to the usm-run --unit that the command starts, too, as\n"
+    "                         in 'ssh host usm-run --unit'; may be repeated\n"
+    "      --no-local         with --on: the devices of this machine get none\n"
+    "      --silence SECONDS  gives up a unit that says nothing for so long (30)\n"
+    "      --unit             is such a unit: speaks with a usm-run over a pipe, runs no file\n"
     "      --no-prefetch      inputs do not travel while a kernel computes\n"
     "      --within FOLDER    refuses files outside of FOLDER that the app names\n"
     "  -V, --version\n"
@@ -81,6 +95,19 @@ static int take_policy(const tool *t, const tool_option *o, void *line, const ch
     return tool_misuse(t, NULL);
 }
 
+static int take_on(const tool *t, const tool_option *o, void *line, const char *text)
+{
+    command_line *c = line;
+
+    (void)o;
+    if (!*text)
+        return tool_misuse(t, "--on wants a command that starts usm-run --unit somewhere");
+    if (c->nunits == USM__UNITS_MAX)
+        return tool_misuse(t, "--on: there are 63 units at most");
+    c->on[c->nunits++] = text;
+    return -1;
+}
+
 static const tool_option options[] = {
     {.name = "dot", 0, TOOL_FLAG, offsetof(command_line, is_dot)},
     {.name = "dry-run", 'n', TOOL_FLAG, offsetof(command_line, is_dry)},
@@ -89,15 +116,40 @@ static const tool_option options[] = {
     {.name = "policy", 0, TOOL_CALL, 0, take_policy},
     {.name = "device", 'd', TOOL_TEXT, offsetof(command_line, device)},
     {.name = "within", 0, TOOL_TEXT, offsetof(command_line, within)},
+    {.name = "on", 0, TOOL_CALL, 0, take_on},
+    {.name = "no-local", 0, TOOL_FLAG, offsetof(command_line, no_local)},
+    {.name = "silence", 0, TOOL_NUMBER, offsetof(command_line, silence_s), NULL,
+     "--silence wants seconds, from 1 to 86400", 1, SILENCE_MAX},
+    {.name = "unit", 0, TOOL_FLAG, offsetof(command_line, is_unit)},
     {.name = "no-prefetch", 0, TOOL_FLAG, offsetof(command_line, no_prefetch)},
     {.name = NULL},
 };
 static const tool usm_run = {"usm-run", help, options};
 
+/* Options that do not fit together: what is wrong with them, or NULL. */
+static const char *check_units(const command_line *c, bool has_file)
+{
+    if (c->is_unit && (has_file || c->nunits || c->no_local))
+        return "--unit runs what the other usm-run says: no file, and no --on";
+    if (c->is_unit && (isatty(STDIN_FILENO) || isatty(STDOUT_FILENO)))
+        return "--unit speaks with another usm-run over a pipe: start it by usm-run APP.json --on "
+               "'usm-run --unit'";
+    if (c->no_local && !c->nunits)
+        return "--no-local leaves nobody to run it: add --on";
+    if (c->nunits && c->policy && strcmp(c->policy, "energy") == 0)
+        return "--policy energy does not know what units draw: choose another, or run without --on";
+    return NULL;
+}
+
 static int parse(command_line *c, int argc, char **argv)
 {
-    int rc = tool_parse(&usm_run, argc, argv, false, c);
+    int         rc  = tool_parse(&usm_run, argc, argv, false, c);
+    const char *why = rc < 0 ? check_units(c, optind < argc) : NULL;
 
+    if (why)
+        return tool_misuse(&usm_run, why);
+    if (rc >= 0 || c->is_unit)
+        return rc;
     if (rc < 0 && c->progress && strcmp(c->progress, "on") != 0 && strcmp(c->progress, "json") != 0)
         return tool_misuse(&usm_run, "--progress is followed by nothing or by =json");
     if (rc < 0 && optind + 1 != argc)
@@ -127,7 +179,23 @@ static void notify_end(const command_line *c, const usm_parallel_stats *s)
             (unsigned long long)s->resumed);
 }
 
-static bool run(app *a, const command_line *c)
+/* With the units that there are. */
+static usm_status run_graph(app *a, const command_line *c, const usm_graph_run_desc *d,
+                            unit_crew *crew, usm_parallel_stats *stats)
+{
+    usm__unit_crew table;
+    usm_status     st;
+
+    if (!crew)
+        return usm_graph_run(a->graph, d, stats);
+    table = unit_crew_table(crew);
+    st    = usm__graph_run_with(a->graph, d, &table, stats);
+    if (c->progress)
+        unit_crew_report(crew);
+    return st;
+}
+
+static bool run(app *a, const command_line *c, unit_crew *crew)
 {
     usm_graph_run_desc d     = USM_GRAPH_RUN_DESC_INIT;
     usm_parallel_stats stats = USM_PARALLEL_STATS_INIT;
@@ -150,7 +218,7 @@ static bool run(app *a, const command_line *c)
     d.progress_ms     = show.is_json ? JSON_MS : c->progress && !show.is_tty ? 1000 : 200;
     (void)signal(SIGINT, on_signal);
     (void)signal(SIGTERM, on_signal);
-    st = usm_graph_run(a->graph, &d, &stats);
+    st = run_graph(a, c, &d, crew, &stats);
     if (show.is_open)
         fputc('\n', stderr);
     if (st != USM_OK) {
@@ -163,6 +231,29 @@ static bool run(app *a, const command_line *c)
     notify_end(c, &stats);
     for (size_t i = 0; i < a->nnodes; i++)
         is_ok &= write_output(a, &a->nodes[i], c->is_dot ? stderr : stdout);
+    return is_ok;
+}
+
+static bool run_on(app *a, const command_line *c)
+{
+    unit_crew_desc d = {.commands   = c->on,
+                        .n          = c->nunits,
+                        .silence_ms = c->silence_s * 1000,
+                        .no_local   = c->no_local};
+    unit_app       remote;
+    unit_crew     *crew;
+    bool           is_ok;
+
+    if (c->nunits == 0)
+        return run(a, c, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (!remote_describe(a, &remote))
+        return false;
+    d.app = &remote;
+    crew  = unit_crew_open(&d);
+    is_ok = crew && run(a, c, crew);
+    unit_crew_close(crew);
+    remote_free(&remote);
     return is_ok;
 }
 
@@ -184,7 +275,7 @@ static bool work(app *a, const command_line *c)
     }
     if (!app_build(a))
         return false;
-    if (!c->is_dry && !run(a, c))
+    if (!c->is_dry && !run_on(a, c))
         return false;
     if (c->is_dot)
         return show_dot(a);
@@ -198,12 +289,14 @@ static bool work(app *a, const command_line *c)
 
 int main(int argc, char **argv)
 {
-    command_line c = {.path = NULL};
+    command_line c = {.path = NULL, .silence_s = SILENCE_S};
     app          a = {.path = NULL};
     int          rc;
 
     rc = parse(&c, argc, argv);
-    if (rc < 0) {
+    if (rc < 0 && c.is_unit) {
+        rc = remote_serve(c.device);
+    } else if (rc < 0) {
         rc = work(&a, &c) ? 0 : 1;
         app_free(&a);
     }

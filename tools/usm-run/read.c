@@ -228,35 +228,33 @@ static const char *const app_keys[] = {"name", "kernels", "nodes", "edges", "vie
 
 static bool load(app *a)
 {
-    json_error_t error;
-    size_t       size     = 0;
-    bool         is_stdin = strcmp(a->path, "-") == 0;
-    const char  *slash    = strrchr(a->path, '/');
-    char        *text;
+    bool        is_stdin = strcmp(a->path, "-") == 0;
+    const char *slash    = strrchr(a->path, '/');
+    char       *text;
 
     a->folder = need(strdup("")); /* its own path is not relative to itself */
     a->text   = need(strdup(""));
-    text      = read_file(a, (value){NULL, a->text}, is_stdin ? "/dev/stdin" : a->path, &size);
+    text      = read_file(a, (value){NULL, a->text}, is_stdin ? "/dev/stdin" : a->path,
+                          &a->text_size);
     if (!text)
         return false;
     free(a->text);
     free(a->folder);
     a->text   = text;
     a->folder = need(strndup(a->path, slash ? (size_t)(slash - a->path) + 1 : 0));
-    a->root   = json_loadb(a->text, size, JSON_REJECT_DUPLICATES, &error);
-    if (a->root)
-        return true;
-    fprintf(stderr, "%s:%d: %s\n", a->path, error.line, error.text);
-    return false;
+    return true;
 }
 
-bool app_read(app *a, const char *path)
+static bool read_text(app *a)
 {
-    value root;
+    json_error_t error;
+    value        root;
 
-    a->path = path;
-    if (!load(a))
+    a->root = json_loadb(a->text, a->text_size, JSON_REJECT_DUPLICATES, &error);
+    if (!a->root) {
+        fprintf(stderr, "%s:%d: %s\n", a->path, error.line, error.text);
         return false;
+    }
     root = (value){a->root, a->text + strspn(a->text, " \t\r\n")};
     if (!check_keys(a, root, "an app", app_keys) && !json_is_object(a->root))
         return false;
@@ -266,6 +264,23 @@ bool app_read(app *a, const char *path)
     find_kernels(a);
     read_edges(a);
     return a->mistakes == 0;
+}
+
+bool app_read(app *a, const char *path)
+{
+    a->path = path;
+    return load(a) && read_text(a);
+}
+
+bool app_read_remote(app *a, const unit_app *remote)
+{
+    a->path      = "the app of the other usm-run";
+    a->remote    = remote;
+    a->folder    = need(strdup(""));
+    a->text      = need(malloc(remote->size + 1));
+    a->text_size = remote->size;
+    memcpy(a->text, remote->text, remote->size + 1);
+    return read_text(a);
 }
 
 void app_free(app *a)

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A run that executes what another process tells it to (graph_units.h): nodes are unrolled, blocks
+ * filled in and launches made ready by the functions here, which the server calls.  What the other
+ * process says is checked against the graph: nothing is touched that is not the graph's. */
+#include "offload/graph_units.h"
+
+#include "base/os.h"
+
+static usm_status refuse(const char *what, uint32_t node, uint32_t part)
+{
+    return usm__fail(USM_E_INVALID, "%s: node %u, part %u does not fit the graph", what, node,
+                     part);
+}
+
+static bool is_under_way(const usm__graph_node *n)
+{
+    for (uint32_t i = 0; i < n->ntasks; i++)
+        if (n->tasks[i].state == USM__TASK_READY || n->tasks[i].state == USM__TASK_FLIES)
+            return true;
+    return false;
+}
+
+bool usm__graph_serve_can(const usm__graph_run *r, uint32_t node)
+{
+    const usm_team_kernel *k = r->g->nodes[node].desc.kernel;
+
+    for (uint32_t i = 0; i < r->nlocal && k; i++)
+        if (r->members[i].is_well && k->kernels[i])
+            return true;
+    return false;
+}
+
+usm_status usm__graph_serve_unroll(usm__graph_run *r, uint32_t node, uint32_t parts)
+{
+    usm_graph *g = r->g;
+
+    if (node >= g->nnodes || g->nodes[node].desc.kind != USM_NODE_PARTITION || parts == 0 ||
+        parts > USM__PARTS_MAX)
+        return refuse("parts of a partitioner", node, parts);
+    for (uint32_t i = 0; i < g->nnodes; i++)
+        if (g->nodes[i].partitioner == node && is_under_way(&g->nodes[i]))
+            return refuse("parts of a partitioner that is at work", node, parts);
+    return usm__graph_unroll_all(g, node, parts);
+}
+
+usm_status usm__graph_serve_blocks(usm__graph_run *r, const usm__graph_range *range, void **data,
+                                   size_t *size)
+{
+    usm__graph_node *n;
+    size_t           one;
+    usm_status       st;
+
+    if (range->node >= r->g->nnodes)
+        return refuse("blocks", range->node, range->first);
+    n   = &r->g->nodes[range->node];
+    one = n->desc.kind == USM_NODE_INPUT ? n->desc.size : n->desc.out_size;
+    if (n->ntasks == 0 || range->count == 0 || range->first >= n->nblocks ||
+        range->count > n->nblocks - range->first)
+        return refuse("blocks", range->node, range->first);
+    st = usm__graph_make_room(n);
+    if (st != USM_OK)
+        return st;
+    *data = n->blocks + range->first * one;
+    *size = range->count * one;
+    return USM_OK;
+}
+
+usm_status usm__graph_serve_task(usm__graph_run *r, uint32_t node, uint32_t part)
+{
+    usm_graph       *g = r->g;
+    usm__graph_node *n;
+    usm_status       st;
+
+    if (node >= g->nnodes || part >= g->nodes[node].ntasks)
+        return refuse("a launch", node, part);
+    n = &g->nodes[node];
+    if (n->desc.kind == USM_NODE_INPUT || n->tasks[part].state == USM__TASK_READY ||
+        n->tasks[part].state == USM__TASK_FLIES)
+        return refuse("a launch", node, part);
+    for (uint32_t i = 0; i < n->ninputs; i++)
+        if (!g->nodes[n->inputs[i]].ntasks || !g->nodes[n->inputs[i]].blocks)
+            return refuse("a launch without its inputs", node, part);
+    st = usm__graph_make_room(n);
+    return st == USM_OK ? usm__graph_run_push(r, &n->tasks[part]) : st;
+}
+
+void usm__graph_serve_drop(usm__graph_run *r, uint32_t node)
+{
+    usm_graph       *g = r->g;
+    usm__graph_node *n;
+
+    if (node >= g->nnodes || g->nodes[node].desc.kind == USM_NODE_INPUT ||
+        is_under_way(&g->nodes[node]))
+        return;
+    n = &g->nodes[node];
+    for (uint32_t i = g->first_reader[node]; i < g->first_reader[node + 1]; i++)
+        if (is_under_way(&g->nodes[g->readers[i]]))
+            return;
+    usm__heap_free(n->memory);
+    n->memory = NULL;
+    n->blocks = NULL;
+}
