@@ -236,7 +236,7 @@ static const char *explain(unit *u, const char *why)
     char        text[25];
 
     if (u->peer.phase != PEER_STARTS || u->pipe.has_head || u->pipe.got == 0 ||
-        (u->pipe.got < UNIT_HEADER && strcmp(why, "it has ended") != 0))
+        (why != unit_no_frame && why != unit_has_ended))
         return why;
     unit_text(text, sizeof text, u->pipe.head, (size_t)u->pipe.got);
     (void)snprintf(sentence, sizeof sentence,
@@ -255,7 +255,7 @@ static void read_from(unit *u)
     if (n)
         u->heard_ns = usm__os_now_ns();
     if (why)
-        lose(u, explain(u, why), strcmp(why, "it has ended") == 0);
+        lose(u, explain(u, why), why == unit_has_ended);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -307,7 +307,7 @@ static void handle(unit_crew *c, const struct pollfd *fds)
         if (u->is_open && fds[1 + 2 * i].revents)
             read_from(u);
         if (u->is_open && fds[2 + 2 * i].revents && !unit_pipe_write(&u->pipe, begins, u))
-            lose(u, "it has ended", true);
+            lose(u, unit_has_ended, true);
     }
 }
 

@@ -12,6 +12,9 @@
 
 enum { TURN = 1 << 20 }; /* bytes that are read before others have their turn */
 
+const char unit_no_frame[]  = "it sends what is no frame";
+const char unit_has_ended[] = "it has ended";
+
 struct unit_out {
     unit_out      *next;
     unit_frame     frame;
@@ -121,7 +124,7 @@ static const char *begin_bytes(unit_pipe *p, const unit_reader *reader)
     const char *why;
 
     if (!unit_frame_decode(p->head, &p->frame))
-        return "no frame";
+        return unit_no_frame;
     why = reader->expects(reader->user, &p->frame);
     if (why)
         return why;
@@ -158,7 +161,7 @@ const char *unit_pipe_read(unit_pipe *p, const unit_reader *reader, size_t *n)
         if (got < 0)
             return errno == EAGAIN || errno == EINTR ? NULL : "its pipe cannot be read";
         if (got == 0)
-            return "it has ended";
+            return unit_has_ended;
         *n += (size_t)got;
         p->got += (uint64_t)got;
         if (p->got < all)

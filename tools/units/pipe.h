@@ -48,6 +48,7 @@ typedef struct unit_reader {
     const char *(*take)(void *user, const unit_frame *f, unsigned char *bytes);
 } unit_reader;
 
+extern const char unit_no_frame[], unit_has_ended[]; /* two of the reasons */
 /* Reads what has come, 1 MiB at most.  NULL; or why nothing more can be read.  *n: how many bytes
  * came. */
 const char *unit_pipe_read(unit_pipe *p, const unit_reader *reader, size_t *n);

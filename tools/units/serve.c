@@ -119,7 +119,7 @@ static void handle_pipe(server *s, const struct pollfd *fds)
     while (fds[0].revents && read(s->wake[0], some, sizeof some) == (ssize_t)sizeof some) {}
     if (fds[1].revents)
         why = unit_pipe_read(&s->pipe, &reader, &n);
-    if (why && strcmp(why, "it has ended") != 0)
+    if (why && why != unit_has_ended)
         fprintf(stderr, "usm-run: --unit: what comes from the other usm-run cannot be read: %s\n", why);
     if (why || (fds[2].revents && !unit_pipe_write(&s->pipe, NULL, NULL)))
         end(s);
@@ -235,14 +235,22 @@ static bool await(server *s, unit_op op, unit_frame *f, unsigned char **bytes)
     return false;
 }
 
+/* Before the thread of the pipe begins: no sign of life may come before it. */
 static bool greet(server *s)
 {
-    unit_frame     mine = {.op = UNIT_HELLO, .first = UNIT_LEAST, .count = UNIT_MOST}, f;
-    unsigned char *bytes;
-    char           name[UNIT_TEXT] = "a unit";
+    unit_frame mine            = {.op = UNIT_HELLO, .first = UNIT_LEAST, .count = UNIT_MOST};
+    char       name[UNIT_TEXT] = "a unit";
 
     (void)gethostname(name, sizeof name - 1);
-    if (!put_text(s, &mine, name) || !await(s, UNIT_HELLO, &f, &bytes))
+    return put_text(s, &mine, name);
+}
+
+static bool negotiate(server *s)
+{
+    unit_frame     f;
+    unsigned char *bytes;
+
+    if (!await(s, UNIT_HELLO, &f, &bytes))
         return false;
     usm__heap_free(bytes);
     if (unit_version(&f))
@@ -313,7 +321,7 @@ static bool prepare(server *s)
 {
     unit_frame refuse = {.op = UNIT_REFUSE, .status = USM_E_BUILD};
 
-    if (!greet(s) || !get_app(s) || !get_files(s))
+    if (!negotiate(s) || !get_app(s) || !get_files(s))
         return false;
     s->graph = s->desc.build(s->desc.user, &s->app, &s->ndevices);
     if (!s->graph)
@@ -524,7 +532,7 @@ int unit_serve(const unit_serve_desc *desc)
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_cond_init(&s->came, NULL);
     is_ok = pipe2(s->wake, O_CLOEXEC | O_NONBLOCK) == 0 &&
-            unit_pipe_open(&s->pipe, desc->in, desc->out) &&
+            unit_pipe_open(&s->pipe, desc->in, desc->out) && greet(s) &&
             pthread_create(&s->thread, NULL, io, s) == 0;
     if (is_ok) {
         is_ok = serve(s);
