@@ -28,7 +28,7 @@ static int spawn(unit_process *p, const char *command, const int *to, const int 
     (void)sigaddset(&set, SIGPIPE); /* ignored here */
     (void)posix_spawnattr_init(&attr);
     (void)posix_spawnattr_setsigdefault(&attr, &set);
-    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF);
+    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     (void)posix_spawn_file_actions_init(&actions);
     error = posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
     if (!error)
@@ -68,21 +68,20 @@ int unit_process_start(unit_process *p, const char *command)
     return 0;
 }
 
-/* Whether it ends before the deadline. */
-static bool ends(int pid, uint64_t deadline_ns)
+/* Waits for its end, up to the deadline. */
+static void await_end(int pid, uint64_t deadline_ns)
 {
     struct pollfd fd    = {.fd = usm__os_pidfd(pid), .events = POLLIN};
     uint64_t      now   = usm__os_now_ns();
     int           ready = 0;
 
     if (fd.fd < 0) /* a kernel without them: it is killed at once */
-        return false;
+        return;
     do {
         ready = poll(&fd, 1, deadline_ns > now ? (int)((deadline_ns - now) / 1000000) + 1 : 0);
         now   = usm__os_now_ns();
     } while (ready < 0 && errno == EINTR);
     (void)close(fd.fd);
-    return ready > 0;
 }
 
 void unit_process_end(unit_process *p, uint64_t deadline_ns, char *how, size_t room)
@@ -92,8 +91,8 @@ void unit_process_end(unit_process *p, uint64_t deadline_ns, char *how, size_t r
     *how = '\0';
     if (p->pid <= 0)
         return;
-    if (!ends(p->pid, deadline_ns))
-        (void)kill(p->pid, SIGKILL);
+    await_end(p->pid, deadline_ns);
+    (void)kill(-p->pid, SIGKILL); /* what it has started, too; its own number is not free yet */
     while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR) {}
     p->pid = 0;
     if (WIFEXITED(status))

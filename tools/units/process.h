@@ -12,9 +12,10 @@ typedef struct unit_process {
     int in, out; /* what it writes, and what it reads */
 } unit_process;
 
-/* Runs `sh -c command`.  0, or an error number. */
+/* Runs `sh -c command` in a session of its own: an interrupt of the terminal is for this program, and
+ * no command asks for a password there.  0, or an error number. */
 int unit_process_start(unit_process *p, const char *command);
-/* Waits until deadline_ns for its end, then kills it; writes how it ended, as "status 1" or
+/* Waits until deadline_ns for its end, then kills it and what it has started; writes how it ended, as "status 1" or
  * "signal 9".  Its pipes are closed already. */
 void unit_process_end(unit_process *p, uint64_t deadline_ns, char *how, size_t room);
 
