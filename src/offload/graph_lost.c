@@ -102,8 +102,7 @@ static usm_status check_gathering(usm__graph_run *r, uint32_t member)
     for (uint32_t at = 0; at < u->ngathering && st == USM_OK;) {
         usm__graph_task *task = u->gathering[at];
 
-        if (task->member != member &&
-            usm__graph_run_is_satisfied(r->g, task->node, task->part)) {
+        if (task->member != member && usm__graph_run_is_satisfied(r->g, task->node, task->part)) {
             at++;
             continue;
         }
@@ -168,7 +167,7 @@ usm_status usm__units_lose(usm__graph_run *r, uint32_t unit)
     if (u->unit[unit].is_lost)
         return USM_OK;
     u->pending -= !u->unit[unit].has_come;
-    u->unit[unit].is_lost     = true;
+    u->unit[unit].is_lost      = true;
     r->members[member].is_well = false;
     forget(g, unit + 1);
     for (uint32_t i = g->nnodes; i-- > 0 && st == USM_OK;) /* readers before what they read */

@@ -547,8 +547,8 @@ static usm_status prepare(usm__graph_run *r)
     for (uint32_t i = 0; i < g->nnodes; i++)
         g->nodes[i].readers_left = g->nodes[i].nreaders;
     for (uint32_t i = 0; i < g->nnodes && st == USM_OK && r->units; i++)
-        if (g->nodes[i].ntasks && (g->nodes[i].partitioner == USM__NOBODY ||
-                                   g->nodes[i].desc.kind == USM_NODE_PARTITION))
+        if (g->nodes[i].ntasks &&
+            (g->nodes[i].partitioner == USM__NOBODY || g->nodes[i].desc.kind == USM_NODE_PARTITION))
             st = usm__units_unrolled(r, i);
     for (uint32_t i = 0; i < g->nnodes; i++)
         if (usm__graph_is_complete(&g->nodes[i]))

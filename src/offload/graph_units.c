@@ -131,8 +131,8 @@ void usm__units_made_here(usm__graph_run *r, const usm__graph_task *task)
 
 void usm__units_release(usm__graph_run *r, uint32_t node)
 {
-    usm__graph_units *u = r->units;
-    usm__graph_node  *n = &r->g->nodes[node];
+    usm__graph_units *u      = r->units;
+    usm__graph_node  *n      = &r->g->nodes[node];
     uint64_t          places = 0;
 
     for (uint32_t i = 0; i < n->nblocks && n->where; i++) {
@@ -292,8 +292,7 @@ void usm__units_ungather(usm__graph_units *u, uint32_t at)
 {
     u->ngathering--;
     u->busy--;
-    memmove(&u->gathering[at], &u->gathering[at + 1],
-            (u->ngathering - at) * sizeof *u->gathering);
+    memmove(&u->gathering[at], &u->gathering[at + 1], (u->ngathering - at) * sizeof *u->gathering);
 }
 
 usm_status usm__units_advance(usm__graph_run *r)

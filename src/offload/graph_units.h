@@ -36,13 +36,13 @@ typedef enum usm__unit_event_kind {
 typedef struct usm__unit_event {
     usm__unit_event_kind kind;
     uint32_t             unit;
-    usm__graph_range     range;  /* DONE, FAILED: first is the launch's part */
-    usm__link            link;   /* as measured so far */
-    double               speed;  /* DONE: work per second of all its devices; 0: unknown */
+    usm__graph_range     range;   /* DONE, FAILED: first is the launch's part */
+    usm__link            link;    /* as measured so far */
+    double               speed;   /* DONE: work per second of all its devices; 0: unknown */
     uint64_t             busy_ns; /* DONE */
     usm_status           status;  /* FAILED */
     uint32_t             devices; /* CAME */
-    const unsigned char *can; /* CAME: by node, whether it has the kernel; valid during the run */
+    const unsigned char *can;  /* CAME: by node, whether it has the kernel; valid during the run */
     unsigned char       *data; /* BLOCKS: all bytes of the range; from usm__heap_alloc(), the
                                   receiver frees it */
     char                 message[256]; /* FAILED */

@@ -25,8 +25,7 @@ void usm__link_measure(usm__link *l, uint64_t bytes, double seconds)
 
 double usm__link_seconds(const usm__link *l, uint64_t bytes)
 {
-    return l->latency +
-           (double)bytes / (l->bytes_per_s > 0 ? l->bytes_per_s : UNKNOWN_BYTES_PER_S);
+    return l->latency + (double)bytes / (l->bytes_per_s > 0 ? l->bytes_per_s : UNKNOWN_BYTES_PER_S);
 }
 
 uint32_t usm__place_nearest(const usm__link *links, uint32_t nlinks, uint64_t places)

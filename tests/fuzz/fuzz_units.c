@@ -106,14 +106,14 @@ static void play(peer *p, const uint8_t *data, size_t size)
 static void read_unit(const uint8_t *data, size_t size)
 {
     uint64_t        sizes[NODES] = {BLOCK};
-    unit_image      images[]     = {{.key = (char *)(uintptr_t) "k/file", .data = "abc", .size = 3}};
-    const unit_app  app          = {.text    = (char *)(uintptr_t) "{}",
-                                    .size    = 2,
-                                    .inputs  = sizes,
-                                    .nnodes  = NODES,
-                                    .images  = images,
-                                    .nimages = 1};
-    peer            p            = {.app = &app, .put = put};
+    unit_image      images[] = {{.key = (char *)(uintptr_t) "k/file", .data = "abc", .size = 3}};
+    const unit_app  app      = {.text    = (char *)(uintptr_t) "{}",
+                                .size    = 2,
+                                .inputs  = sizes,
+                                .nnodes  = NODES,
+                                .images  = images,
+                                .nimages = 1};
+    peer            p        = {.app = &app, .put = put};
     usm__unit_event ev;
     unsigned        events = 0, losses = 0;
 

@@ -30,8 +30,8 @@ typedef struct unit_app {
 } unit_app;
 
 enum { UNIT_IMAGES_MAX = 4096, UNIT_NODES_MAX = 1 << 20 };
-#define UNIT_APP_MAX  ((uint64_t)64 << 20)  /* bytes of APP */
-#define UNIT_FILE_MAX ((uint64_t)1 << 30) /* bytes of an image */
+#define UNIT_APP_MAX  ((uint64_t)64 << 20) /* bytes of APP */
+#define UNIT_FILE_MAX ((uint64_t)1 << 30)  /* bytes of an image */
 
 /* From usm__heap_alloc(); NULL: no memory. */
 unsigned char *unit_app_encode(const unit_app *a, uint64_t *size);

@@ -32,15 +32,16 @@ typedef struct unit {
     peer         peer;
     bool         is_open;
     uint64_t     heard_ns;
+    char         why[2 * UNIT_TEXT];
 } unit;
 
 struct unit_crew {
-    unit_crew_desc  desc;
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_t       thread;
-    bool            has_thread, is_closing, is_quiet;
-    uint64_t        end_ns; /* is_closing: when units are killed */
-    int             wake[2];
+    unit_crew_desc   desc;
+    pthread_mutex_t  lock; /* guards what follows */
+    pthread_t        thread;
+    bool             has_thread, is_closing, is_quiet;
+    uint64_t         end_ns; /* is_closing: when units are killed */
+    int              wake[2];
     usm__graph_mail *mail;
     unit            *units;
 };
@@ -232,18 +233,17 @@ static const char *take(void *user, const unit_frame *f, unsigned char *bytes)
 /* What came in the place of a frame, as far as it is text: a greeting of the shell, mostly. */
 static const char *explain(unit *u, const char *why)
 {
-    static char sentence[2 * UNIT_TEXT]; /* of the one thread that reads */
-    char        text[25];
+    char text[25];
 
     if (u->peer.phase != PEER_STARTS || u->pipe.has_head || u->pipe.got == 0 ||
         (why != unit_no_frame && why != unit_has_ended))
         return why;
     unit_text(text, sizeof text, u->pipe.head, (size_t)u->pipe.got);
-    (void)snprintf(sentence, sizeof sentence,
+    (void)snprintf(u->why, sizeof u->why,
                    "it begins with '%s': no usm-run --unit speaks there, or something there prints "
                    "before it does",
                    text);
-    return sentence;
+    return u->why;
 }
 
 static void read_from(unit *u)
@@ -291,7 +291,7 @@ static void list_files(const unit_crew *c, struct pollfd *fds)
 
         fds[1 + 2 * i] = (struct pollfd){.fd = u->is_open ? u->pipe.in : -1, .events = POLLIN};
         fds[2 + 2 * i] =
-            (struct pollfd){.fd     = u->is_open && unit_pipe_has_output(&u->pipe) ? u->pipe.out : -1,
+            (struct pollfd){.fd = u->is_open && unit_pipe_has_output(&u->pipe) ? u->pipe.out : -1,
                             .events = POLLOUT};
     }
 }
@@ -338,7 +338,7 @@ static bool has_open(const unit_crew *c)
 
 static void *work(void *user)
 {
-    unit_crew    *c   = user;
+    unit_crew    *c = user;
     struct pollfd fds[1 + 2 * USM__UNITS_MAX];
 
     (void)pthread_mutex_lock(&c->lock);
@@ -412,8 +412,8 @@ void unit_crew_report(unit_crew *c)
     for (uint32_t i = 0; i < c->desc.n; i++) {
         const peer *p = &c->units[i].peer;
 
-        fprintf(stderr, "usm-run: unit %u (%s): %llu %s, %llu bytes sent, %llu came back%s\n", i + 1,
-                c->units[i].command, (unsigned long long)p->ended,
+        fprintf(stderr, "usm-run: unit %u (%s): %llu %s, %llu bytes sent, %llu came back%s\n",
+                i + 1, c->units[i].command, (unsigned long long)p->ended,
                 usm__plural(p->ended, "launch", "launches"), (unsigned long long)p->bytes_sent,
                 (unsigned long long)p->bytes_come, p->phase == PEER_LOST ? ", lost" : "");
     }
@@ -425,7 +425,7 @@ static void say_bye(unit_crew *c)
     (void)pthread_mutex_lock(&c->lock);
     c->mail       = NULL;
     c->is_closing = c->is_quiet = true;
-    c->end_ns     = usm__os_now_ns() + END_NS;
+    c->end_ns                   = usm__os_now_ns() + END_NS;
     for (uint32_t i = 0; i < c->desc.n; i++) {
         unit *u = &c->units[i];
 

@@ -78,8 +78,7 @@ void peer_fini(peer *p)
 
 bool peer_hello(peer *p, const char *who)
 {
-    unit_frame f = {
-        .op = UNIT_HELLO, .first = UNIT_LEAST, .count = UNIT_MOST, .size = strlen(who)};
+    unit_frame f = {.op = UNIT_HELLO, .first = UNIT_LEAST, .count = UNIT_MOST, .size = strlen(who)};
 
     return p->put(p->user, &f, who, false);
 }
@@ -88,7 +87,7 @@ static bool add_sent(peer *p, uint64_t bytes, uint64_t *number)
 {
     if (!usm__heap_room(&p->sent, p->nsent, &p->sent_cap, sizeof *p->sent))
         return false;
-    *number               = ++p->numbers;
+    *number             = ++p->numbers;
     p->sent[p->nsent++] = (peer_sent){.number = *number, .bytes = bytes};
     return true;
 }
@@ -172,8 +171,9 @@ static uint32_t find_ask(const peer *p, const unit_frame *f)
 {
     uint32_t i = 0;
 
-    while (i < p->nasks && (p->asks[i].range.node != f->node || p->asks[i].range.first != f->first ||
-                            p->asks[i].range.count != f->count || p->asks[i].size != f->size))
+    while (i < p->nasks &&
+           (p->asks[i].range.node != f->node || p->asks[i].range.first != f->first ||
+            p->asks[i].range.count != f->count || p->asks[i].size != f->size))
         i++;
     return i;
 }
@@ -227,10 +227,11 @@ static const char *on_hello(peer *p, const unit_frame *f, const unsigned char *b
 
     unit_text(p->who, sizeof p->who, bytes, (size_t)f->size);
     if (!unit_version(f)) {
-        (void)snprintf(p->why, sizeof p->why,
-                       "it speaks versions %u to %u of the protocol, and this usm-run %d to %d: put "
-                       "the same libusm on both machines",
-                       f->first, f->count, UNIT_LEAST, UNIT_MOST);
+        (void)snprintf(
+            p->why, sizeof p->why,
+            "it speaks versions %u to %u of the protocol, and this usm-run %d to %d: put "
+            "the same libusm on both machines",
+            f->first, f->count, UNIT_LEAST, UNIT_MOST);
         return p->why;
     }
     p->phase = PEER_TALKS;
@@ -258,8 +259,8 @@ static const char *on_ready(peer *p, const unit_frame *f, unsigned char **bytes)
     p->phase = PEER_WORKS;
     p->can   = *bytes;
     *bytes   = NULL;
-    return add_event(p, &(usm__unit_event){
-                            .kind = USM__UNIT_CAME, .devices = f->count, .can = p->can});
+    return add_event(
+        p, &(usm__unit_event){.kind = USM__UNIT_CAME, .devices = f->count, .can = p->can});
 }
 
 static void drop_ask(peer *p, uint32_t at)
@@ -271,8 +272,7 @@ static void drop_ask(peer *p, uint32_t at)
 static const char *on_blocks(peer *p, const unit_frame *f, unsigned char **bytes, uint64_t now_ns)
 {
     uint32_t        at = find_ask(p, f);
-    usm__unit_event ev = {
-        .kind = USM__UNIT_BLOCKS, .range = p->asks[at].range, .data = *bytes};
+    usm__unit_event ev = {.kind = USM__UNIT_BLOCKS, .range = p->asks[at].range, .data = *bytes};
 
     measure(p, f->size, p->asks[at].begin_ns, now_ns);
     drop_ask(p, at);
@@ -291,8 +291,7 @@ static const char *on_end(peer *p, const unit_frame *f, const unsigned char *byt
 
     p->runs--;
     for (uint32_t i = p->nasks; i-- > 0;)
-        if (!p->asks[i].is_fetch && p->asks[i].range.node == f->node &&
-            p->asks[i].part == f->first)
+        if (!p->asks[i].is_fetch && p->asks[i].range.node == f->node && p->asks[i].part == f->first)
             drop_ask(p, i);
     if (f->op == UNIT_DONE) {
         ev.speed = unit_get_speed(bytes);

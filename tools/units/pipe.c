@@ -153,8 +153,8 @@ const char *unit_pipe_read(unit_pipe *p, const unit_reader *reader, size_t *n)
     const char *why = NULL;
 
     for (*n = 0; *n < TURN && !why;) {
-        uint64_t       all = p->has_head ? p->frame.size : UNIT_HEADER;
-        unsigned char *to  = p->has_head ? p->bytes : p->head;
+        uint64_t       all  = p->has_head ? p->frame.size : UNIT_HEADER;
+        unsigned char *to   = p->has_head ? p->bytes : p->head;
         uint64_t       want = all - p->got;
         ssize_t        got  = read(p->in, to + p->got, want < TURN ? (size_t)want : TURN);
 

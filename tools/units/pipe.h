@@ -28,7 +28,7 @@ void unit_pipe_close(unit_pipe *p);
 
 /* f->size bytes of `data` follow the header.  owned: they are freed (usm__heap_free) once written;
  * otherwise they stay as they are until then.  false: no memory. */
-bool unit_pipe_put(unit_pipe *p, const unit_frame *f, const void *data, bool owned);
+bool               unit_pipe_put(unit_pipe *p, const unit_frame *f, const void *data, bool owned);
 static inline bool unit_pipe_has_output(const unit_pipe *p)
 {
     return p->first != NULL;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct unit_process {
-    int pid; /* 0: it was waited for */
+    int pid;     /* 0: it was waited for */
     int in, out; /* what it writes, and what it reads */
 } unit_process;
 

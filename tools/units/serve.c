@@ -34,11 +34,11 @@ typedef struct flight {
 } flight;
 
 typedef struct server {
-    unit_serve_desc desc;
-    pthread_mutex_t lock; /* guards what follows, up to the line */
-    pthread_cond_t  came;
-    unit_pipe       pipe;
-    letter         *first, **last;
+    unit_serve_desc  desc;
+    pthread_mutex_t  lock; /* guards what follows, up to the line */
+    pthread_cond_t   came;
+    unit_pipe        pipe;
+    letter          *first, **last;
     usm__graph_mail *mail;
     bool             has_ended, is_closing;
     int              wake[2];
@@ -120,7 +120,8 @@ static void handle_pipe(server *s, const struct pollfd *fds)
     if (fds[1].revents)
         why = unit_pipe_read(&s->pipe, &reader, &n);
     if (why && why != unit_has_ended)
-        fprintf(stderr, "usm-run: --unit: what comes from the other usm-run cannot be read: %s\n", why);
+        fprintf(stderr, "usm-run: --unit: what comes from the other usm-run cannot be read: %s\n",
+                why);
     if (why || (fds[2].revents && !unit_pipe_write(&s->pipe, NULL, NULL)))
         end(s);
 }
@@ -142,7 +143,7 @@ static void *io(void *user)
         }
         fds[0] = (struct pollfd){.fd = s->wake[0], .events = POLLIN};
         fds[1] = (struct pollfd){.fd = s->pipe.in, .events = POLLIN};
-        fds[2] = (struct pollfd){.fd = unit_pipe_has_output(&s->pipe) ? s->pipe.out : -1,
+        fds[2] = (struct pollfd){.fd     = unit_pipe_has_output(&s->pipe) ? s->pipe.out : -1,
                                  .events = POLLOUT};
         (void)pthread_mutex_unlock(&s->lock);
         n = poll(fds, 3, ALIVE_MS);
@@ -289,7 +290,8 @@ static bool get_file(server *s)
         return false;
     if (f.first < s->app.nimages && !s->files[f.first] && f.size == s->app.images[f.first].size) {
         usm__hash_add(&hash, bytes, (size_t)f.size);
-        if (hash.hi == s->app.images[f.first].hash.hi && hash.lo == s->app.images[f.first].hash.lo) {
+        if (hash.hi == s->app.images[f.first].hash.hi &&
+            hash.lo == s->app.images[f.first].hash.lo) {
             s->files[f.first] = bytes;
             return true;
         }
@@ -408,8 +410,7 @@ static void on_done(void *user, const usm__graph_task *task, uint64_t busy_ns, d
     server                *s     = user;
     const usm__graph_node *n     = &s->graph->nodes[task->node];
     usm__graph_range       range = {task->node, task->part, 1};
-    unit_frame             f     = {
-        .op = UNIT_DONE, .node = task->node, .first = task->part, .number = busy_ns};
+    unit_frame    f = {.op = UNIT_DONE, .node = task->node, .first = task->part, .number = busy_ns};
     unsigned char bytes[UNIT_SPEED];
 
     if (n->ntasks == 1)
@@ -452,8 +453,8 @@ static usm_status obey(server *s, const unit_frame *f, const unsigned char *byte
 
 static bool say_ready(server *s)
 {
-    uint32_t       n = s->graph->nnodes;
-    unit_frame     f = {.op = UNIT_READY, .count = s->ndevices, .size = n};
+    uint32_t       n   = s->graph->nnodes;
+    unit_frame     f   = {.op = UNIT_READY, .count = s->ndevices, .size = n};
     unsigned char *can = usm__heap_alloc(n);
 
     for (uint32_t i = 0; i < n && can; i++)

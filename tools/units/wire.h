@@ -35,12 +35,12 @@
 #include <stdint.h>
 
 enum {
-    UNIT_HEADER  = 48,
-    UNIT_LEAST   = 1, /* versions of this program */
-    UNIT_MOST    = 1,
-    UNIT_TEXT    = 255, /* most bytes of a reason, and of who it is */
-    UNIT_SPEED   = 8,   /* bytes of DONE */
-    UNIT_COMES   = 1    /* RUN: BLOCKS come before DONE */
+    UNIT_HEADER = 48,
+    UNIT_LEAST  = 1, /* versions of this program */
+    UNIT_MOST   = 1,
+    UNIT_TEXT   = 255, /* most bytes of a reason, and of who it is */
+    UNIT_SPEED  = 8,   /* bytes of DONE */
+    UNIT_COMES  = 1    /* RUN: BLOCKS come before DONE */
 };
 
 typedef enum unit_op {

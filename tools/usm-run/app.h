@@ -63,9 +63,9 @@ typedef struct app_node {
 } app_node;
 
 typedef struct app {
-    const char   *path; /* "-": the standard input, with names relative to the working folder */
-    char         *text, *folder;
-    size_t        text_size;
+    const char     *path; /* "-": the standard input, with names relative to the working folder */
+    char           *text, *folder;
+    size_t          text_size;
     const unit_app *remote; /* what another usm-run sent, in the place of files; NULL: files */
     tool_root     within; /* if its path is set: the folder that holds all files the app may name */
     json_t       *root;
@@ -95,9 +95,9 @@ unsigned line_of(const app *a, const char *at);
 bool mistake(app *a, const char *at, const char *format, ...) USM_PRINTF(3, 4);
 
 /* ---- read.c */
-bool      app_read(app *a, const char *path);
+bool app_read(app *a, const char *path);
 /* The same of what another usm-run sent. */
-bool app_read_remote(app *a, const unit_app *remote);
+bool      app_read_remote(app *a, const unit_app *remote);
 void      app_free(app *a);
 app_node *app_find(app *a, const char *name);
 

@@ -18,8 +18,8 @@
 #include <usm/init.h>
 
 enum {
-    JSON_MS    = 50, /* between two lines of --progress=json: a person watches */
-    SILENCE_S  = 30, /* of a unit, before it is given up */
+    JSON_MS     = 50, /* between two lines of --progress=json: a person watches */
+    SILENCE_S   = 30, /* of a unit, before it is given up */
     SILENCE_MAX = 86400
 };
 
@@ -118,8 +118,14 @@ static const tool_option options[] = {
     {.name = "within", 0, TOOL_TEXT, offsetof(command_line, within)},
     {.name = "on", 0, TOOL_CALL, 0, take_on},
     {.name = "no-local", 0, TOOL_FLAG, offsetof(command_line, no_local)},
-    {.name = "silence", 0, TOOL_NUMBER, offsetof(command_line, silence_s), NULL,
-     "--silence wants seconds, from 1 to 86400", 1, SILENCE_MAX},
+    {.name = "silence",
+     0,
+     TOOL_NUMBER,
+     offsetof(command_line, silence_s),
+     NULL,
+     "--silence wants seconds, from 1 to 86400",
+     1,
+     SILENCE_MAX},
     {.name = "unit", 0, TOOL_FLAG, offsetof(command_line, is_unit)},
     {.name = "no-prefetch", 0, TOOL_FLAG, offsetof(command_line, no_prefetch)},
     {.name = NULL},

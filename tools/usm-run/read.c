@@ -234,8 +234,7 @@ static bool load(app *a)
 
     a->folder = need(strdup("")); /* its own path is not relative to itself */
     a->text   = need(strdup(""));
-    text      = read_file(a, (value){NULL, a->text}, is_stdin ? "/dev/stdin" : a->path,
-                          &a->text_size);
+    text = read_file(a, (value){NULL, a->text}, is_stdin ? "/dev/stdin" : a->path, &a->text_size);
     if (!text)
         return false;
     free(a->text);
