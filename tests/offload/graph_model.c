@@ -1,31 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* graph_model [--seed N] [--seeds COUNT] [--seconds S] [--all]
+/* graph_model [--seed N] [--seeds COUNT] [--seconds S] [--all | --units]
  *
  * Random graphs give what their serial execution gives, to the byte; each seed is a graph, run in
- * two ways.  --all: over all devices together, the host too, instead of the selected one. */
+ * two ways.  --all: over all devices together, the host too, instead of the selected one.
+ * --units: with units that come, fail and are lost (graph_model_units.c). */
+#include "graph_model.h"
 #include "budget.h"
-#include "graph_kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODES_MAX = 14, INPUTS_MAX = 3, PARTS_MAX = 5, SIZE_MAX_OUT = 90 };
-
-typedef struct node {
-    usm_node_kind kind;
-    uint32_t      inputs[INPUTS_MAX], ninputs;
-    uint32_t      scope; /* the partitioner whose parts it has; UINT32_MAX */
-    bool          is_after, is_read;
-    uint32_t      blocks, size;
-    uint8_t      *data; /* by the serial execution */
-} node;
-
-static node     nodes[NODES_MAX];
-static uint32_t nnodes;
+node            nodes[NODES_MAX];
+uint32_t        nnodes;
 static uint64_t seed_state;
 
-static uint32_t below(uint32_t n)
+uint32_t below(uint32_t n)
 {
     seed_state = seed_state * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(seed_state >> 33) % n;
@@ -107,8 +97,7 @@ static void make_node(node *n)
 /* ---- its serial execution
  * ------------------------------------------------------------------------ */
 
-/* The bytes that part `part` of a node reads. */
-static uint32_t gather(const node *n, uint32_t part, uint8_t *in, uint32_t *blocks)
+uint32_t gather(const node *n, uint8_t *const *data, uint32_t part, uint8_t *in, uint32_t *blocks)
 {
     uint32_t size = 0;
 
@@ -118,37 +107,41 @@ static uint32_t gather(const node *n, uint32_t part, uint8_t *in, uint32_t *bloc
         bool        is_one = n->kind == USM_NODE_EXPANDABLE && from->scope != UINT32_MAX;
         uint32_t    bytes  = is_one ? from->size : from->size * from->blocks;
 
-        memcpy(in + size, from->data + (is_one ? part * from->size : 0), bytes);
+        memcpy(in + size, data[n->inputs[i]] + (is_one ? part * from->size : 0), bytes);
         size += bytes;
         *blocks += is_one ? 1 : from->blocks;
     }
     return size;
 }
 
-static void evaluate(node *n)
+void compute(const node *n, uint8_t *const *data, uint32_t part)
 {
     static uint8_t in[INPUTS_MAX * PARTS_MAX * SIZE_MAX_OUT];
-    uint32_t       blocks, size;
+    uint8_t       *out = data[n - nodes];
+    uint32_t       blocks, size = gather(n, data, part, in, &blocks);
+
+    if (n->kind == USM_NODE_PARTITION)
+        serial_partition(in, size, n->blocks, out, n->size);
+    else if (n->kind == USM_NODE_MERGE)
+        serial_merge(in, size, blocks, out, n->size);
+    else
+        serial_process(in, size, out + part * n->size, n->size);
+}
+
+static void evaluate(node *n)
+{
+    uint8_t *data[NODES_MAX];
 
     n->data = malloc((size_t)n->size * n->blocks);
     if (!n->data)
         exit(1);
-    if (n->kind == USM_NODE_INPUT) {
-        for (uint32_t i = 0; i < n->size; i++)
-            n->data[i] = (uint8_t)below(256);
-        return;
-    }
-    for (uint32_t i = 0; i < n->blocks; i++) {
-        size = gather(n, i, in, &blocks);
-        if (n->kind == USM_NODE_PARTITION) {
-            serial_partition(in, size, n->blocks, n->data, n->size);
-            return;
-        }
-        if (n->kind == USM_NODE_MERGE)
-            serial_merge(in, size, blocks, n->data, n->size);
-        else
-            serial_process(in, size, n->data + i * n->size, n->size);
-    }
+    for (uint32_t i = 0; i <= nnodes; i++)
+        data[i] = nodes[i].data;
+    for (uint32_t i = 0; i < n->size && n->kind == USM_NODE_INPUT; i++)
+        n->data[i] = (uint8_t)below(256);
+    for (uint32_t i = 0; i < n->blocks && n->kind != USM_NODE_INPUT; i++)
+        if (i == 0 || n->kind != USM_NODE_PARTITION)
+            compute(n, data, i);
 }
 
 /* ---- by libusm
@@ -225,7 +218,7 @@ static usm_status make_team(bool is_all, usm_team **team)
     return st == USM_OK ? usm_team_create(&d, team) : st;
 }
 
-static void run_seed(usm_team *team, const kernels *k, uint64_t seed)
+static void run_seed(usm_team *team, const kernels *k, bool has_units, uint64_t seed)
 {
     usm_graph_run_desc d = USM_GRAPH_RUN_DESC_INIT;
     usm_graph         *g;
@@ -239,7 +232,10 @@ static void run_seed(usm_team *team, const kernels *k, uint64_t seed)
     g             = build(team, k);
     d.no_prefetch = seed % 2;
     for (int i = 0; i < 2; i++) {
-        if (usm_graph_run(g, i ? &d : NULL, NULL) != USM_OK)
+        usm_graph_run_desc standard = USM_GRAPH_RUN_DESC_INIT;
+
+        if ((has_units ? run_with_units(g, i ? &d : &standard, seed)
+                       : usm_graph_run(g, i ? &d : NULL, NULL)) != USM_OK)
             die("usm_graph_run");
         compare(g, seed);
     }
@@ -253,7 +249,7 @@ static void run_seed(usm_team *team, const kernels *k, uint64_t seed)
 int main(int argc, char **argv)
 {
     budget    seeds  = {.first = 0, .most = 100};
-    bool      is_all = false;
+    bool      is_all = false, has_units = false;
     usm_team *team;
     uint32_t  members;
     uint64_t  seed;
@@ -262,16 +258,20 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--all") == 0)
             is_all = true;
+        else if (strcmp(argv[i], "--units") == 0)
+            has_units = true;
         else if (!budget_option(&seeds, argc, argv, &i))
             return 2;
     if (make_team(is_all, &team) != USM_OK || kernels_create(team, &k) != USM_OK)
         die("the team");
     members = usm_team_size(team);
     while (budget_next(&seeds, &seed))
-        run_seed(team, &k, seed);
+        run_seed(team, &k, has_units, seed);
     kernels_destroy(&k);
     usm_team_destroy(team);
     budget_print(&seeds);
+    if (has_units)
+        print_units();
     printf(": %llu random graphs equal their serial execution on %u devices\n",
            (unsigned long long)seeds.ran, members);
     return 0;
