@@ -273,7 +273,7 @@ usm_status run_with_units(usm_graph *g, const usm_graph_run_desc *d, uint64_t se
 
 void print_units(void)
 {
-    printf("%llu launches on units, %llu failed; %llu units lost with %llu blocks; %llu sent, %llu "
+    printf(": %llu launches on units, %llu failed; %llu units lost with %llu blocks; %llu sent, %llu "
            "fetched, %llu dropped",
            (unsigned long long)counts[RUN], (unsigned long long)failures,
            (unsigned long long)losses, (unsigned long long)losses_of_blocks,

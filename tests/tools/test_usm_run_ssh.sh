@@ -1,0 +1,91 @@
+#!/bin/sh
+# test_usm_run_ssh.sh USM_RUN CC INCLUDE: units of usm-run --on behind a real ssh and sshd, which speak over a
+# pipe: sshd -i, with keys and a configuration of its own, so no port is opened and nobody's login is used.
+# Exits with 77 where there is no sshd.
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$(dirname "$here")")
+tool=$1
+cc=$2
+include=$3
+sshd=/usr/sbin/sshd
+if [ ! -x "$sshd" ] || ! command -v ssh >/dev/null; then
+    echo "skipped: no sshd (Debian: openssh-server openssh-client)"
+    exit 77
+fi
+work=$(mktemp -d "${TMPDIR:-/tmp}/usm-ssh-test.XXXXXX") || exit 1
+made=''
+trap 'rm -rf "$work"; [ -z "$made" ] || rmdir "$made"' EXIT
+trap 'exit 143' HUP INT TERM
+# shellcheck source=tests/tools/says.sh
+. "$here/says.sh"
+cd "$work" || exit 1
+# shellcheck source=tests/tools/units_app.sh
+. "$here/units_app.sh"
+
+# --- an access node ------------------------------------------------------------------------------------
+if [ "$(id -u)" = 0 ] && [ ! -d /run/sshd ]; then # where sshd of root locks itself in
+    mkdir /run/sshd || exit 1
+    made=/run/sshd
+fi
+chmod 700 "$work"
+ssh-keygen -q -t ed25519 -N '' -f host_key || exit 1
+ssh-keygen -q -t ed25519 -N '' -f user_key || exit 1
+cat >sshd_config <<END
+HostKey $work/host_key
+AuthorizedKeysFile $work/user_key.pub
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+PidFile none
+LogLevel ERROR
+END
+echo "node $(cat host_key.pub)" >known_hosts
+cat >ssh_config <<END
+Host node
+    ProxyCommand $sshd -i -f $work/sshd_config
+    HostKeyAlias node
+    User $(id -un)
+    IdentityFile $work/user_key
+    IdentitiesOnly yes
+    UserKnownHostsFile $work/known_hosts
+    GlobalKnownHostsFile /dev/null
+    BatchMode yes
+    LogLevel ERROR
+Host stranger
+    ProxyCommand $sshd -i -f $work/sshd_config
+    IdentityFile $work/host_key
+    IdentitiesOnly yes
+    UserKnownHostsFile /dev/null
+    GlobalKnownHostsFile /dev/null
+    BatchMode yes
+    LogLevel ERROR
+END
+# A login has none of this test's environment.
+far="env USM_DEVICE_SELECTOR=host:* USM_PLUGIN_PATH=${USM_PLUGIN_PATH:-} '$tool' --unit"
+node="ssh -F ssh_config node \"$far\""
+
+# --- through it -------------------------------------------------------------------------------------------
+same 0 "a unit behind ssh" app.json --no-local --on "$node" --progress
+says err ": 50 launches, 100003 bytes sent, 4096 came back"
+same 0 "two of them" app.json --no-local --on "$node" --on "$node"
+same 0 "one there and one here" app.json --no-local --on "$node" --on "$unit"
+same 0 "one there is killed" app.json --no-local --no-prefetch \
+    --on "ssh -F ssh_config node \"DIES_AT=7 GATE=$work/gate SIGNAL=9 $far\"" --on "$second" --progress
+says err "it has ended, with status"
+says err "rescheduled=8"
+same 0 "one there is stopped" app.json --no-local --no-prefetch --silence 2 \
+    --on "ssh -F ssh_config node \"DIES_AT=7 GATE=$work/gate SIGNAL=19 $far\"" --on "$second" --progress
+says err "it has said nothing for 2 s"
+same 0 "a login that is refused" app.json --on "ssh -F ssh_config stranger true"
+expect 1 "a node that greets" app.json --no-local --on "ssh -F ssh_config node \"echo Welcome; $far\""
+says err "it begins with 'Welcome"
+
+# The stopped one belongs to sshd; nobody else can end it.
+for pid in $(grep -slF "GATE=$work/gate" /proc/[0-9]*/environ 2>/dev/null | sed 's,/proc/\([0-9]*\)/.*,\1,'); do
+    kill -KILL "$pid" 2>/dev/null
+done
+finish
