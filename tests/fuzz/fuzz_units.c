@@ -60,7 +60,7 @@ static void ask(peer *p)
 
     must(peer_unroll(p, 1, 2));
     must(peer_send(p, &(usm__graph_range){0, 0, 1}, bytes, BLOCK));
-    must(peer_run(p, 0, &(usm__graph_range){1, 0, 2}, 2 * BLOCK, true));
+    must(peer_run(p, 0, &(usm__graph_range){1, 0, 2}, UINT64_C(2) * BLOCK, true));
     must(peer_run(p, 1, &(usm__graph_range){2, 1, 1}, BLOCK, false));
     must(peer_fetch(p, &(usm__graph_range){2, 1, 1}, BLOCK));
     must(peer_drop(p, 0));

@@ -26,12 +26,12 @@ typedef struct asked {
 } asked;
 
 typedef struct fake {
-    bool          has_come, is_lost, is_immortal;
-    unsigned char can[NODES_MAX];
     uint8_t      *data[NODES_MAX]; /* blocks */
-    bool          has[NODES_MAX][PARTS_MAX];
     asked         queue[ASKED_MAX];
     uint32_t      first, end;
+    unsigned char can[NODES_MAX];
+    bool          has_come, is_lost, is_immortal;
+    bool          has[NODES_MAX][PARTS_MAX];
     bool          has_more; /* the launch at the front has sent its blocks, and is done next */
 } fake;
 
@@ -143,7 +143,8 @@ static void give_blocks(const fake *f, const asked *a, usm__unit_event *ev)
     ev->kind = USM__UNIT_BLOCKS;
     ev->data = usm__heap_alloc(a->size);
     must(ev->data != NULL, "no memory");
-    memcpy(ev->data, f->data[a->range.node] + a->range.first * nodes[a->range.node].size, a->size);
+    memcpy(ev->data, f->data[a->range.node] + (size_t)a->range.first * nodes[a->range.node].size,
+           a->size);
 }
 
 /* Whether the launch has more to say. */
@@ -184,7 +185,7 @@ static bool step(fake *f, usm__unit_event *ev)
     ev->kind  = 0;
     switch (a->what) {
     case SEND:
-        memcpy(f->data[a->range.node] + a->range.first * nodes[a->range.node].size, a->data,
+        memcpy(f->data[a->range.node] + (size_t)a->range.first * nodes[a->range.node].size, a->data,
                a->size);
         set(f, &a->range, true);
         break;
@@ -273,12 +274,12 @@ usm_status run_with_units(usm_graph *g, const usm_graph_run_desc *d, uint64_t se
 
 void print_units(void)
 {
-    printf(": %llu launches on units, %llu failed; %llu units lost with %llu blocks; %llu sent, %llu "
-           "fetched, %llu dropped",
-           (unsigned long long)counts[RUN], (unsigned long long)failures,
-           (unsigned long long)losses, (unsigned long long)losses_of_blocks,
-           (unsigned long long)counts[SEND], (unsigned long long)counts[FETCH],
-           (unsigned long long)counts[DROP]);
+    printf(
+        ": %llu launches on units, %llu failed; %llu units lost with %llu blocks; %llu sent, %llu "
+        "fetched, %llu dropped",
+        (unsigned long long)counts[RUN], (unsigned long long)failures, (unsigned long long)losses,
+        (unsigned long long)losses_of_blocks, (unsigned long long)counts[SEND],
+        (unsigned long long)counts[FETCH], (unsigned long long)counts[DROP]);
     must(counts[RUN] && failures && losses_of_blocks && counts[SEND] && counts[FETCH] &&
              counts[DROP],
          "something of this never happened: more seeds");

@@ -44,11 +44,14 @@ uint32_t unit_version(const unit_frame *f)
 
 void unit_text(char *to, size_t room, const void *bytes, size_t size)
 {
-    const unsigned char *from = bytes;
-    size_t               n    = size < room - 1 ? size : room - 1;
+    const char *from = bytes;
+    size_t      n    = size < room - 1 ? size : room - 1;
 
     for (size_t i = 0; i < n; i++)
-        to[i] = from[i] >= ' ' && from[i] < 0x7f ? (char)from[i] : '?';
+        if (from[i] >= ' ' && from[i] <= '~')
+            to[i] = from[i];
+        else
+            to[i] = '?';
     to[n] = '\0';
 }
 
