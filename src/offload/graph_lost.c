@@ -37,19 +37,12 @@ static bool is_made_again(const usm_graph *g, const usm__graph_task *task)
     return false;
 }
 
-/* Launches under way may read some of its blocks: what is made again goes into other memory. */
-static usm_status set_memory_aside(usm__graph_units *u, usm__graph_node *n)
+/* All blocks of the node are made again: launches under way may read some of them. */
+static usm_status start_over(usm__graph_run *r, usm__graph_node *n)
 {
-    if (!n->memory)
-        return USM_OK;
-    if (!usm__heap_room(&u->old, u->nold, &u->old_cap, sizeof *u->old))
-        return usm__fail(USM_E_NO_MEMORY, "no host memory to make lost blocks again");
-    u->old[u->nold++] = n->memory;
-    n->memory         = NULL;
-    n->blocks         = NULL;
     memset(n->where, 0, n->nblocks * sizeof *n->where);
     memset(n->from, 0, n->nblocks);
-    return USM_OK;
+    return usm__graph_run_set_aside(r, n);
 }
 
 /* Lets the tasks of a node wait that have to make blocks again. */
@@ -67,7 +60,7 @@ static usm_status undo(usm__graph_run *r, uint32_t node)
         n->ndone--;
         r->stats.rescheduled++;
         if (n->nblocks > n->ntasks)
-            st = set_memory_aside(r->units, n);
+            st = start_over(r, n);
     }
     return st;
 }

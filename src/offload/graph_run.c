@@ -199,6 +199,18 @@ static usm_status on_failure(usm__graph_run *r, usm__graph_task *task, usm_statu
     return USM_OK;
 }
 
+usm_status usm__graph_run_set_aside(usm__graph_run *r, usm__graph_node *n)
+{
+    if (!n->memory)
+        return USM_OK;
+    if (!usm__heap_room(&r->old, r->nold, &r->old_cap, sizeof *r->old))
+        return out_of_memory();
+    r->old[r->nold++] = n->memory;
+    n->memory         = NULL;
+    n->blocks         = NULL;
+    return USM_OK;
+}
+
 void usm__graph_run_uncharge(usm__graph_run *r, const usm__graph_task *task)
 {
     usm__graph_member *m = &r->members[task->member];
@@ -579,6 +591,9 @@ static void finish(usm__graph_run *r, uint64_t begin_ns, usm_parallel_stats *sta
     }
     if (r->mail)
         usm__graph_mail_drop(r->mail);
+    for (uint32_t i = 0; i < r->nold; i++)
+        usm__heap_free(r->old[i]);
+    usm__heap_free(r->old);
     usm__heap_free(r->places);
     usm__heap_free(r->members);
     usm__heap_free(r->done);

@@ -25,6 +25,10 @@ typedef struct usm__graph_run {
     uint32_t          nready;
     size_t            ready_cap;
     uint32_t          flying; /* on members of the team */
+    /* memory of blocks that are made again, and that launches under way may still read */
+    void   **old;
+    uint32_t nold;
+    size_t   old_cap;
     /* NULL: there are none (graph_units.h) */
     struct usm__graph_units        *units;
     const struct usm__graph_server *server;
@@ -52,6 +56,8 @@ bool usm__graph_run_is_satisfied(const usm_graph *g, uint32_t node, uint32_t par
 usm_status usm__graph_run_try(usm__graph_run *r, uint32_t node);
 /* Starts a task on the member of the team that has it. */
 usm_status usm__graph_run_launch(usm__graph_run *r, usm__graph_task *task);
+/* What makes the blocks of a node again writes them into other memory.  USM_E_NO_MEMORY */
+usm_status usm__graph_run_set_aside(usm__graph_run *r, usm__graph_node *n);
 /* The member that has the task has not any more. */
 void usm__graph_run_uncharge(usm__graph_run *r, const usm__graph_task *task);
 /* The blocks of a task are there. */

@@ -20,6 +20,14 @@ static bool is_under_way(const usm__graph_node *n)
     return false;
 }
 
+static bool has_readers_under_way(const usm_graph *g, uint32_t node)
+{
+    for (uint32_t i = g->first_reader[node]; i < g->first_reader[node + 1]; i++)
+        if (is_under_way(&g->nodes[g->readers[i]]))
+            return true;
+    return false;
+}
+
 bool usm__graph_serve_can(const usm__graph_run *r, uint32_t node)
 {
     const usm_team_kernel *k = r->g->nodes[node].desc.kernel;
@@ -80,7 +88,10 @@ usm_status usm__graph_serve_task(usm__graph_run *r, uint32_t node, uint32_t part
     for (uint32_t i = 0; i < n->ninputs; i++)
         if (!g->nodes[n->inputs[i]].ntasks || !g->nodes[n->inputs[i]].blocks)
             return refuse("a launch without its inputs", node, part);
-    st = usm__graph_make_room(n);
+    st = n->nblocks > n->ntasks && has_readers_under_way(g, node) ? usm__graph_run_set_aside(r, n)
+                                                                  : USM_OK;
+    if (st == USM_OK)
+        st = usm__graph_make_room(n);
     return st == USM_OK ? usm__graph_run_push(r, &n->tasks[part]) : st;
 }
 
@@ -93,9 +104,8 @@ void usm__graph_serve_drop(usm__graph_run *r, uint32_t node)
         is_under_way(&g->nodes[node]))
         return;
     n = &g->nodes[node];
-    for (uint32_t i = g->first_reader[node]; i < g->first_reader[node + 1]; i++)
-        if (is_under_way(&g->nodes[g->readers[i]]))
-            return;
+    if (has_readers_under_way(g, node))
+        return;
     usm__heap_free(n->memory);
     n->memory = NULL;
     n->blocks = NULL;

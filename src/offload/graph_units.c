@@ -57,9 +57,6 @@ void usm__units_close(usm__graph_run *r)
     usm__graph_units *u = r->units;
 
     u->crew.ops->attach(u->crew.user, NULL);
-    for (uint32_t i = 0; i < u->nold; i++)
-        usm__heap_free(u->old[i]);
-    usm__heap_free(u->old);
     usm__heap_free(u->gathering);
     usm__heap_free(u);
     r->units = NULL;

@@ -20,10 +20,6 @@ typedef struct usm__graph_units {
     usm__graph_task **gathering;
     uint32_t          ngathering;
     size_t            gathering_cap;
-    /* memory of blocks that are made again, and that launches under way may still read */
-    void   **old;
-    uint32_t nold;
-    size_t   old_cap;
 } usm__graph_units;
 
 /* The blocks that a task makes. */

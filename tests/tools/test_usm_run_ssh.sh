@@ -85,7 +85,8 @@ expect 1 "a node that greets" app.json --no-local --on "ssh -F ssh_config node \
 says err "it begins with 'Welcome"
 
 # The stopped one belongs to sshd; nobody else can end it.
-for pid in $(grep -slF "GATE=$work/gate" /proc/[0-9]*/environ 2>/dev/null | sed 's,/proc/\([0-9]*\)/.*,\1,'); do
-    kill -KILL "$pid" 2>/dev/null
-done
+grep -slF "GATE=$work/gate" /proc/[0-9]*/environ 2>/dev/null | sed 's,/proc/\([0-9]*\)/.*,\1,' |
+    while read -r pid; do
+        kill -KILL "$pid" 2>/dev/null
+    done
 finish

@@ -412,10 +412,11 @@ void unit_crew_report(unit_crew *c)
     for (uint32_t i = 0; i < c->desc.n; i++) {
         const peer *p = &c->units[i].peer;
 
-        fprintf(stderr, "usm-run: unit %u (%s): %llu %s, %llu bytes sent, %llu came back%s\n",
+        fprintf(stderr, "usm-run: unit %u (%s): %llu %s, %llu bytes sent, %llu came back%s%s%s\n",
                 i + 1, c->units[i].command, (unsigned long long)p->ended,
                 usm__plural(p->ended, "launch", "launches"), (unsigned long long)p->bytes_sent,
-                (unsigned long long)p->bytes_come, p->phase == PEER_LOST ? ", lost" : "");
+                (unsigned long long)p->bytes_come, p->phase == PEER_LOST ? ", lost" : "",
+                *p->who ? ", on " : "", p->who);
     }
     (void)pthread_mutex_unlock(&c->lock);
 }
