@@ -5,11 +5,11 @@
 
 static const char *object_name(usm__magic magic)
 {
-    static const char *const names[] = {"object", "device",      "context",   "queue",
-                                        "event",  "pool",        "program",   "kernel",
-                                        "buffer", "channel",     "IPC event", "shared buffer",
-                                        "team",   "team kernel", "launch",    "graph"};
-    unsigned                 i       = (unsigned)magic & 0xff;
+    static const char *const names[] = {
+        "object",  "device",      "context", "queue",   "event",     "pool",
+        "program", "kernel",      "buffer",  "channel", "IPC event", "shared buffer",
+        "team",    "team kernel", "launch",  "graph",   "template"};
+    unsigned i = (unsigned)magic & 0xff;
 
     return magic != USM__MAGIC_DEAD && i < sizeof names / sizeof *names ? names[i] : names[0];
 }

@@ -24,7 +24,8 @@ typedef enum usm__magic {
     USM__MAGIC_TEAM          = 0x75736d0c,
     USM__MAGIC_TEAM_KERNEL   = 0x75736d0d,
     USM__MAGIC_LAUNCH        = 0x75736d0e,
-    USM__MAGIC_GRAPH         = 0x75736d0f
+    USM__MAGIC_GRAPH         = 0x75736d0f,
+    USM__MAGIC_TEMPLATE      = 0x75736d10
 } usm__magic;
 
 typedef _Atomic(uint32_t) usm__magic_word;
