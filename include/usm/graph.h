@@ -12,6 +12,7 @@
  *     merge        mergeData(in, in_size, parts, out, out_size)
  *     expandable   process, once for each part of the preceding partitioner; the
  *                  run unrolls it when it reaches the node
+ *     call         a function of the program, on the host
  *
  * Here in and out are pointers; the sizes, in bytes, and parts are uint32.  A
  * kernel may have any name and has its own global size.  It must not write to
@@ -42,14 +43,23 @@ typedef enum usm_node_kind {
     USM_NODE_PROCESS    = 2,
     USM_NODE_PARTITION  = 3,
     USM_NODE_MERGE      = 4,
-    USM_NODE_EXPANDABLE = 5
+    USM_NODE_EXPANDABLE = 5,
+    USM_NODE_CALL       = 6 /**< a function of the caller */
 } usm_node_kind;
+
+/** The function of a CALL node: it reads the blocks of its inputs, concatenated,
+ * and writes one block.  usm_graph_run() calls it on its own thread; until it
+ * returns, devices finish what they have and get nothing new, so it may use the
+ * whole team (usm/parallel.h, usm/template.h).  Another status than USM_OK ends
+ * the run; usm_last_error() of the thread is then the reason. */
+typedef usm_status (*usm_node_fn)(const void *in, size_t in_size, void *out, size_t out_size,
+                                  void *user);
 
 typedef struct usm_node_desc {
     size_t           struct_size;
     usm_node_kind    kind;
     const char      *name;   /**< unique in the graph        */
-    usm_team_kernel *kernel; /**< for all kinds except INPUT */
+    usm_team_kernel *kernel; /**< for all kinds except INPUT and CALL */
     uint32_t         dims;
     size_t           global[3], local[3]; /**< of one launch; where dims is 0: 1 item */
     size_t           out_size;            /**< bytes of one output block              */
@@ -58,6 +68,8 @@ typedef struct usm_node_desc {
     const void      *data;       /**< INPUT: its bytes; borrowed until the run has ended */
     size_t           size;
     double           work; /**< a hint: relative cost; 0: 1 */
+    usm_node_fn      call; /**< CALL */
+    void            *call_user;
 } usm_node_desc;
 #define USM_NODE_DESC_INIT                                                                         \
     {                                                                                              \

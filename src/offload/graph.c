@@ -102,12 +102,21 @@ static usm_status check_sizes(const usm_node_desc *d)
     return USM_OK;
 }
 
+static usm_status check_call(const usm_node_desc *d)
+{
+    if (!d->call || d->kernel || d->data || d->size)
+        return usm__fail(USM_E_INVALID, "node '%s' is a call: it has a function, %s", d->name,
+                         d->call ? "and neither a kernel nor data" : "and `call` is NULL");
+    return check_sizes(d);
+}
+
 static usm_status check_kernel(const usm_graph *g, const usm_node_desc *d)
 {
     size_t arguments = d->kind == USM_NODE_PARTITION || d->kind == USM_NODE_MERGE ? 5 : 4;
 
     if (!d->kernel)
-        return usm__fail(USM_E_INVALID, "node '%s' needs a kernel: only inputs have none", d->name);
+        return usm__fail(USM_E_INVALID, "node '%s' needs a kernel: only inputs and calls have none",
+                         d->name);
     if (usm__team_kernel_check(d->kernel) != USM_OK)
         return usm_last_status();
     if (d->kernel->team != g->team)
@@ -134,13 +143,15 @@ static usm_status check_node(const usm_graph *g, const usm_node_desc *d)
     for (uint32_t i = 0; i < g->nnodes; i++)
         if (strcmp(g->nodes[i].desc.name, d->name) == 0)
             return usm__fail(USM_E_INVALID, "there are two nodes with the name '%s'", d->name);
-    if (d->kind < USM_NODE_INPUT || d->kind > USM_NODE_EXPANDABLE)
+    if (d->kind < USM_NODE_INPUT || d->kind > USM_NODE_CALL)
         return usm__fail(USM_E_INVALID, "node '%s': %d is not a kind of a node", d->name,
                          (int)d->kind);
     if (!(d->work >= 0) || d->work > 1e300)
         return usm__fail(USM_E_INVALID,
                          "node '%s': work is %g; it must be finite, and not negative", d->name,
                          d->work);
+    if (d->kind == USM_NODE_CALL)
+        return check_call(d);
     return d->kind == USM_NODE_INPUT ? check_input(d) : check_kernel(g, d);
 }
 

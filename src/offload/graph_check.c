@@ -8,7 +8,8 @@
 
 const char *usm__node_kind_name(usm_node_kind kind)
 {
-    static const char *const names[] = {"input", "process", "partition", "merge", "expandable"};
+    static const char *const names[] = {"input", "process",    "partition",
+                                        "merge", "expandable", "call"};
 
     return names[kind - USM_NODE_INPUT];
 }
@@ -107,7 +108,7 @@ static usm_status check_one(usm_graph *g, uint32_t at, bool *is_after)
     n->partitioner = n->desc.kind == USM_NODE_PARTITION ? at : USM__NOBODY;
     if (n->desc.kind == USM_NODE_INPUT)
         return USM_OK;
-    if (n->ninputs == 0)
+    if (n->ninputs == 0 && n->desc.kind != USM_NODE_CALL)
         return usm__fail(USM_E_INVALID, "nobody gives input to node '%s': connect it, or remove it",
                          n->desc.name);
     for (uint32_t i = 0; i < n->ninputs; i++)

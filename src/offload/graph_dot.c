@@ -27,7 +27,8 @@ static uint32_t tasks_of(const usm_graph *g, uint32_t node)
 
 static void put_node(usm__out *o, const usm_graph *g, uint32_t node, uint32_t part)
 {
-    static const char *const shapes[] = {"ellipse", "box", "trapezium", "invtrapezium", "box"};
+    static const char *const shapes[] = {"ellipse",      "box", "trapezium",
+                                         "invtrapezium", "box", "component"};
     const usm__graph_node   *n        = &g->nodes[node];
     uint32_t                 member   = n->ntasks ? n->tasks[part].member : USM__NOBODY;
 

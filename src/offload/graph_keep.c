@@ -73,7 +73,7 @@ static usm__hash hash_of(const usm_graph *g, const char *key)
         usm__hash_number(&h, d->size);
         if (d->kind == USM_NODE_INPUT)
             usm__hash_number(&h, usm__xxh3(d->data, d->size, 0));
-        else
+        else if (d->kernel) /* what a call does is the caller's to tell, by the key */
             add_kernel(&h, d->kernel);
         usm__hash_number(&h, g->nodes[i].ninputs);
         for (uint32_t j = 0; j < g->nodes[i].ninputs; j++)

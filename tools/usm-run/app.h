@@ -7,6 +7,7 @@
  *     bytes.c    bytes of inputs, and outputs as text
  *     build.c    kernels and the graph of libusm
  *     remote.c   what a unit elsewhere has to know of the app, and the app that it makes of that
+ *     template.c nodes that are templates
  *     show.c     progress and the dot text
  *     main.c     the command line */
 #ifndef USM_RUN_APP_H
@@ -15,7 +16,10 @@
 #include "beneath.h"
 #include "units/app.h"
 
+#include "base/hash.h"
+
 #include <usm/graph.h>
+#include <usm/template.h>
 
 #include <jansson.h>
 #include <signal.h>
@@ -52,10 +56,24 @@ typedef struct app_function {
     usm_team_kernel  *built;
 } app_function;
 
+/* A node that is a template. */
+typedef struct app_template {
+    usm_template_desc     desc;
+    usm_template_run_desc run;
+    char                  name[60]; /* of its kernel */
+    char                 *head;
+    unsigned char        *param;
+    size_t                param_size;
+    uint64_t              count; /* as the file says; 0: it does not */
+    usm_template         *built;
+    struct app           *app;
+} app_template;
+
 typedef struct app_node {
     usm_node_desc  desc;
     value          at;
-    const char    *kernel; /* its name; NULL: input */
+    const char    *kernel; /* its name; NULL: input or template */
+    app_template  *tpl;    /* NULL: it is none */
     unsigned char *data;
     size_t         size;
     value          output; /* json NULL: none */
@@ -81,6 +99,7 @@ typedef struct app {
     char          key[33]; /* a hash of kernels: usm_graph_run_desc.resume_key */
     usm_team     *team;
     usm_graph    *graph;
+    volatile sig_atomic_t *is_called_off; /* NULL: nothing runs */
 } app;
 
 /* ---- place.c */
@@ -120,13 +139,20 @@ char *read_file(app *a, value at, const char *name, size_t *size);
 
 /* ---- bytes.c */
 bool read_data(app *a, app_node *node);
-bool check_output(app *a, value output);
+/* Appends what one piece or an array of them describes to node->data. */
+bool read_pieces(app *a, app_node *node, value data);
+/* The name in OpenCL C of a type of numbers, and its size; NULL: there is none. */
+const char *number_name(const char *name, size_t *size);
+const char *number_names(void);
+bool        check_output(app *a, value output);
 /* Writes the text to be printed to `out`. */
 bool write_output(app *a, const app_node *node, FILE *out);
 
 /* ---- build.c: false, and the reason is reported */
 bool app_load_kernels(app *a);
 bool app_build(app *a);
+/* Loads a library of the app, which stays loaded; NULL, and dlerror() is the reason. */
+void *open_library(const app *a, const char *name);
 /* Reports why a call for the whole graph failed, with the line of the node that the message
  * names. */
 bool app_failed(app *a);
@@ -140,6 +166,14 @@ bool remote_describe(const app *a, unit_app *out);
 void remote_free(unit_app *u);
 /* usm-run --unit: serves another usm-run over the standard input and output.  The exit status. */
 int remote_serve(const char *device);
+/* ---- template.c: false, and the reason is reported */
+bool template_kind(const char *name, usm_template_kind *kind); /* reports nothing */
+bool read_template(app *a, app_node *n);
+/* Adds all that a template's blocks depend on besides its inputs. */
+bool hash_template(app *a, const app_node *n, usm__hash *hash);
+/* Builds them, and finds the sizes of what they give. */
+bool build_templates(app *a);
+void free_template(app_template *t);
 
 /* ---- show.c */
 typedef struct progress {

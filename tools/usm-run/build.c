@@ -2,8 +2,6 @@
 /* Makes kernels and a graph of libusm from the parsed file. */
 #include "app.h"
 
-#include "base/hash.h"
-
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +82,9 @@ bool app_load_kernels(app *a)
 
     for (size_t i = 0; i < a->nkernels; i++)
         is_ok &= load_kernel(a, &a->kernels[i], &hash);
+    for (size_t i = 0; i < a->nnodes; i++)
+        if (a->nodes[i].tpl)
+            is_ok &= hash_template(a, &a->nodes[i], &hash);
     (void)snprintf(a->key, sizeof a->key, "%016llx%016llx", (unsigned long long)hash.hi,
                    (unsigned long long)hash.lo);
     return is_ok;
@@ -105,9 +106,9 @@ static void *load_bytes(const app_image *image)
     return library;
 }
 
-static void *load_file(const app *a, value v)
+void *open_library(const app *a, const char *name)
 {
-    char *path  = path_of(a, json_string_value(v.json));
+    char *path  = path_of(a, name);
     char *slash = need(malloc(strlen(path) + 3));
     void *library;
 
@@ -123,7 +124,7 @@ static bool find_native(app *a, const app_kernel *k, const app_image *image, con
                         size_t nargs, usm_native_kernel *native)
 {
     value v       = member(k->at, "library");
-    void *library = a->remote ? load_bytes(image) : load_file(a, v);
+    void *library = a->remote ? load_bytes(image) : open_library(a, json_string_value(v.json));
     union {
         void         *object;
         usm_native_fn fn;
@@ -157,6 +158,7 @@ static const char *function_of(app *a, const app_node *n, const app_kernel *k)
     case USM_NODE_INPUT:
     case USM_NODE_PROCESS:
     case USM_NODE_EXPANDABLE:
+    case USM_NODE_CALL:
         break;
     }
     return "processData";
@@ -261,11 +263,13 @@ bool app_build(app *a)
 
     if (usm_graph_create(a->team, &a->graph) != USM_OK)
         return app_failed(a);
+    if (!build_templates(a))
+        return false;
     a->functions = need(calloc(a->nnodes + 1, sizeof *a->functions));
     for (size_t i = 0; i < a->nnodes && is_ok; i++) {
         app_node *n = &a->nodes[i];
 
-        is_ok = n->desc.kind == USM_NODE_INPUT || find_function(a, n);
+        is_ok = !n->kernel || find_function(a, n);
         if (is_ok && usm_graph_add(a->graph, &n->desc, &n->number) != USM_OK)
             is_ok = mistake(a, n->at.at, "%s", usm_last_error());
     }

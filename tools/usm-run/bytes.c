@@ -15,23 +15,23 @@
 /* ---- types of numbers ------------------------------------------------------------------------ */
 
 typedef struct number_type {
-    const char *name;
+    const char *name, *opencl;
     size_t      size;
     bool        is_float;
     json_int_t  least, most; /* of u64: as far as JSON allows */
 } number_type;
 
 static const number_type types[] = {
-    {"i8", 1, false, INT8_MIN, INT8_MAX},
-    {"u8", 1, false, 0, UINT8_MAX},
-    {"i16", 2, false, INT16_MIN, INT16_MAX},
-    {"u16", 2, false, 0, UINT16_MAX},
-    {"i32", 4, false, INT32_MIN, INT32_MAX},
-    {"u32", 4, false, 0, UINT32_MAX},
-    {"i64", 8, false, INT64_MIN, INT64_MAX},
-    {"u64", 8, false, 0, INT64_MAX},
-    {"f32", 4, true, 0, 0},
-    {"f64", 8, true, 0, 0},
+    {"i8", "char", 1, false, INT8_MIN, INT8_MAX},
+    {"u8", "uchar", 1, false, 0, UINT8_MAX},
+    {"i16", "short", 2, false, INT16_MIN, INT16_MAX},
+    {"u16", "ushort", 2, false, 0, UINT16_MAX},
+    {"i32", "int", 4, false, INT32_MIN, INT32_MAX},
+    {"u32", "uint", 4, false, 0, UINT32_MAX},
+    {"i64", "long", 8, false, INT64_MIN, INT64_MAX},
+    {"u64", "ulong", 8, false, 0, INT64_MAX},
+    {"f32", "float", 4, true, 0, 0},
+    {"f64", "double", 8, true, 0, 0},
 };
 #define TYPE_NAMES "i8, u8, i16, u16, i32, u32, i64, u64, f32, f64"
 
@@ -41,6 +41,20 @@ static const number_type *type_of(const char *name)
         if (strcmp(types[i].name, name) == 0)
             return &types[i];
     return NULL;
+}
+
+const char *number_name(const char *name, size_t *size)
+{
+    const number_type *t = type_of(name);
+
+    if (t)
+        *size = t->size;
+    return t ? t->opencl : NULL;
+}
+
+const char *number_names(void)
+{
+    return TYPE_NAMES;
 }
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
@@ -177,19 +191,27 @@ static bool make_data(app *a, app_node *n)
     return true;
 }
 
+bool read_pieces(app *a, app_node *n, value data)
+{
+    bool is_ok = true;
+
+    if (!json_is_array(data.json))
+        is_ok = add_piece(a, n, data);
+    for (size_t i = 0; i < json_array_size(data.json); i++)
+        is_ok &= add_piece(a, n, element(data, i));
+    return is_ok;
+}
+
 bool read_data(app *a, app_node *n)
 {
-    value data  = member(n->at, "data");
-    bool  is_ok = true;
+    value data = member(n->at, "data");
+    bool  is_ok;
 
     if (a->remote)
         return make_data(a, n);
     if (!data.json)
         return mistake(a, n->at.at, "the input '%s' has no 'data'", n->desc.name);
-    if (!json_is_array(data.json))
-        is_ok = add_piece(a, n, data);
-    for (size_t i = 0; i < json_array_size(data.json); i++)
-        is_ok &= add_piece(a, n, element(data, i));
+    is_ok = read_pieces(a, n, data);
     if (is_ok && n->size == 0)
         return mistake(a, data.at, "the input '%s' has no bytes", n->desc.name);
     n->desc.data = n->data;

@@ -220,6 +220,7 @@ static bool run(app *a, const command_line *c, unit_crew *crew)
     d.resume_key      = a->key;
     d.progress        = show_progress;
     d.progress_user   = &show;
+    a->is_called_off  = &is_called_off;
     show.is_json      = c->progress && strcmp(c->progress, "json") == 0;
     d.progress_ms     = show.is_json ? JSON_MS : c->progress && !show.is_tty ? 1000 : 200;
     (void)signal(SIGINT, on_signal);

@@ -32,17 +32,36 @@ static bool read_kind(app *a, app_node *n)
             n->desc.kind = (usm_node_kind)(USM_NODE_INPUT + i);
             return true;
         }
-    return mistake(a, kind ? member(n->at, "kind").at : n->at.at,
-                   "node '%s'%s%s%s: a kind is input, process, partition, merge or expandable",
-                   n->desc.name, kind ? " is of kind '" : " has no kind", kind ? kind : "",
-                   kind ? "'" : "");
+    if (kind) {
+        n->tpl = need(calloc(1, sizeof *n->tpl));
+        if (template_kind(kind, &n->tpl->desc.kind)) {
+            n->desc.kind = USM_NODE_CALL;
+            return true;
+        }
+    }
+    return mistake(
+        a, kind ? member(n->at, "kind").at : n->at.at,
+        "node '%s'%s%s%s: a kind is input, process, partition, merge or expandable, or a "
+        "template: map, map_reduce, stencil, scan, search, master_worker, iterate",
+        n->desc.name, kind ? " is of kind '" : " has no kind", kind ? kind : "", kind ? "'" : "");
+}
+
+static bool read_work(app *a, app_node *n)
+{
+    value v = member(n->at, "work");
+
+    n->desc.work = 1;
+    if (!v.json)
+        return true;
+    if (!json_is_number(v.json) || !(json_number_value(v.json) > 0))
+        return mistake(a, v.at, "'work' must be a number above 0");
+    n->desc.work = json_number_value(v.json);
+    return true;
 }
 
 static bool read_range(app *a, app_node *n)
 {
     uint32_t locals = 0;
-    double   work   = 1;
-    value    v      = member(n->at, "work");
 
     if (!get_sizes(a, n->at, "global", n->desc.global, &n->desc.dims) ||
         !get_sizes(a, n->at, "local", n->desc.local, &locals))
@@ -51,13 +70,7 @@ static bool read_range(app *a, app_node *n)
         return mistake(a, member(n->at, "local").at,
                        "node '%s': 'local' has %u numbers and 'global' %u", n->desc.name, locals,
                        n->desc.dims);
-    if (v.json) {
-        if (!json_is_number(v.json) || !(json_number_value(v.json) > 0))
-            return mistake(a, v.at, "'work' must be a number above 0");
-        work = json_number_value(v.json);
-    }
-    n->desc.work = work;
-    return true;
+    return read_work(a, n);
 }
 
 static bool read_kernel_node(app *a, app_node *n)
@@ -117,6 +130,8 @@ static bool read_node(app *a, value at)
     known               = &a->nodes[a->nnodes++];
     if (!read_kind(a, known))
         return false;
+    if (known->tpl)
+        return read_template(a, known) && read_work(a, known);
     if (known->desc.kind != USM_NODE_INPUT)
         return read_kernel_node(a, known);
     return check_keys(a, at, "an input", input_keys) && read_data(a, known);
@@ -289,9 +304,11 @@ void app_free(app *a)
         usm_team_kernel_destroy(a->functions[i].built);
         free(a->functions[i].name);
     }
-    usm_team_destroy(a->team);
-    for (size_t i = 0; i < a->nnodes; i++)
+    for (size_t i = 0; i < a->nnodes; i++) {
         free(a->nodes[i].data);
+        free_template(a->nodes[i].tpl);
+    }
+    usm_team_destroy(a->team);
     for (size_t i = 0; i < a->nkernels; i++)
         for (size_t j = 0; j < a->kernels[i].nimages; j++)
             free(a->kernels[i].images[j].data);
