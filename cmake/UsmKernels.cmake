@@ -10,8 +10,8 @@
 #
 # and the device takes the image that it can run: OpenCL either, Level Zero the SPIR-V, for it compiles
 # no text.  OPTIONS go to clang; those that define a macro
-# (-DN=4) also reach the text, as #define lines, and what the file includes in quotes stands in it, so
-# that both images are the same program.
+# (-DN=4) also reach the text, as #define lines, and what the file includes in quotes, headers of libusm for
+# OpenCL C among it ("usm/template_cl.h"), stands in it, so that both images are the same program.
 #
 # The bundle, <symbol>.usmk, is: a line "USMK1 <entries>", a line "<type> <bytes>" for each entry
 # (type: opencl_c or spirv), an empty line, then the payloads one after the other.
@@ -96,6 +96,15 @@ function(usm_add_kernels target source)
     set(bundle "${dir}/${arg_NAME}.usmk")
     set(script "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/UsmEmbedKernels.cmake")
 
+    # What the text may include as "usm/...": beside this file in the source, or in an installed package.
+    set(headers "")
+    foreach(up IN ITEMS ../include ../../../include ../../../../include)
+        cmake_path(ABSOLUTE_PATH up BASE_DIRECTORY "${CMAKE_CURRENT_FUNCTION_LIST_DIR}" NORMALIZE)
+        if(NOT headers AND EXISTS "${up}/usm/template_cl.h")
+            set(headers "${up}")
+        endif()
+    endforeach()
+
     set(spirv "")
     set(defines ${arg_OPTIONS})
     list(FILTER defines INCLUDE REGEX "^-D.")
@@ -108,8 +117,10 @@ function(usm_add_kernels target source)
         add_custom_command(
             OUTPUT "${spirv}"
             BYPRODUCTS "${bitcode}"
+            # llvm-spirv knows no reductions of vectors, which clang makes of a sum of neighbours.
             COMMAND "${clang}" -c -emit-llvm -target spir64 -cl-std=CL1.2 -O2
-                    -Xclang -finclude-default-header -I "${source_dir}" ${arg_OPTIONS}
+                    -fno-vectorize -fno-slp-vectorize
+                    -Xclang -finclude-default-header -I "${source_dir}" -I "${headers}" ${arg_OPTIONS}
                     -MD -MF "${spirv}.d" -MQ "${spirv}" -o "${bitcode}" "${source}"
             COMMAND "${llvm_spirv}" "${bitcode}" -o "${spirv}"
             DEPENDS "${source}"
@@ -120,7 +131,7 @@ function(usm_add_kernels target source)
     add_custom_command(
         OUTPUT "${bundle}" "${dir}/${arg_NAME}_kernels.${suffix}" "${dir}/${arg_NAME}_kernels.h"
         COMMAND "${CMAKE_COMMAND}" "-DNAME=${arg_NAME}" "-DDIR=${dir}" "-DSUFFIX=${suffix}"
-                "-DSOURCE=${source}" "-DSPIRV=${spirv}" "-DDEFINES=${defines}" -P "${script}"
+                "-DSOURCE=${source}" "-DSPIRV=${spirv}" "-DDEFINES=${defines}" "-DHEADERS=${headers}" -P "${script}"
         DEPENDS "${source}" ${spirv} "${script}"
         DEPFILE "${bundle}.d"
         COMMENT "Embedding ${arg_NAME} kernels"

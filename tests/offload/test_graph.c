@@ -675,6 +675,82 @@ static void a_device_that_fails_is_set_aside_and_another_goes_on(void)
     CHECK_INT(plain_child(fail_first, plain_path("errors")), 0);
 }
 
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+typedef struct calls {
+    unsigned   made;
+    usm_status answer;
+} calls;
+
+/* Adds 1 to each byte, and puts the number of its bytes behind them. */
+static usm_status increase(const void *in, size_t in_size, void *out, size_t out_size, void *user)
+{
+    calls         *c    = user;
+    const uint8_t *from = in;
+    uint8_t       *to   = out;
+
+    c->made++;
+    CHECK_INT(out_size, in_size + 1);
+    for (size_t i = 0; i < in_size; i++)
+        to[i] = (uint8_t)(from[i] + 1);
+    to[in_size] = (uint8_t)in_size;
+    return c->answer == USM_OK ? USM_OK : usm_home_fail(c->answer, "it was asked to fail");
+}
+
+static usm_node_desc call_desc(const char *name, size_t out_size, calls *c)
+{
+    usm_node_desc d = USM_NODE_DESC_INIT;
+
+    d.kind = USM_NODE_CALL, d.name = name, d.out_size = out_size;
+    d.call = increase, d.call_user = c;
+    return d;
+}
+
+/* in -> each (2 blocks' worth through a process) -> call -> process; call reads both. */
+static void a_call_reads_and_writes_blocks_like_a_kernel(void)
+{
+    usm_graph     *g;
+    calls          c = {0, USM_OK};
+    uint32_t       in, first, call, last, n = 77;
+    const uint8_t *got;
+    uint8_t        one[8], joined[64], want[16];
+    size_t         size, in_size;
+    usm_node_desc  d;
+
+    open_team();
+    must(usm_graph_create(team, &g));
+    d       = input_desc("in");
+    in_size = d.size;
+    CHECK(in_size + 8 + 1 <= sizeof joined);
+    in    = add(g, d);
+    first = add(g, desc("first", USM_NODE_PROCESS, 8));
+    call  = add(g, call_desc("call", in_size + 8 + 1, &c));
+    last  = add(g, desc("last", USM_NODE_PROCESS, 16));
+    must(usm_graph_connect(g, in, first));
+    must(usm_graph_connect(g, in, call));
+    must(usm_graph_connect(g, first, call));
+    must(usm_graph_connect(g, call, last));
+    must(usm_graph_run(g, NULL, NULL));
+    must(usm_graph_get_output(g, last, (const void **)&got, &size));
+    serial_process(d.data, (uint32_t)in_size, one, 8);
+    memcpy(joined, d.data, in_size);
+    memcpy(joined + in_size, one, 8);
+    for (size_t i = 0; i < in_size + 8; i++)
+        joined[i]++;
+    joined[in_size + 8] = (uint8_t)(in_size + 8);
+    serial_process(joined, (uint32_t)(in_size + 9), want, 16);
+    CHECK_INT(size, 16);
+    CHECK(memcmp(got, want, 16) == 0);
+    CHECK_INT(c.made, 1);
+    c.answer = USM_E_IO;
+    refused(usm_graph_run(g, NULL, NULL), USM_E_IO, "node 'call': it was asked to fail");
+    d      = call_desc("none", 1, &c);
+    d.call = NULL;
+    refused(usm_graph_add(g, &d, &n), USM_E_INVALID, "node 'none' is a call: it has a function");
+    usm_graph_destroy(g);
+    close_team();
+}
+
 static const plain_case cases[] = {
     CASE(a_device_that_fails_is_set_aside_and_another_goes_on), /* before anything has started */
     CASE(a_node_that_has_memory_nowhere_fails),
@@ -683,6 +759,7 @@ static const plain_case cases[] = {
     CASE(a_wrong_node_is_refused),
     CASE(a_wrong_edge_is_refused_and_a_cycle_named_whole),
     CASE(a_wrong_whole_is_refused_when_it_runs),
+    CASE(a_call_reads_and_writes_blocks_like_a_kernel),
     CASE(a_graph_gives_the_serial_result_each_time_it_runs),
     CASE(each_policy_runs_it_and_others_are_named),
     CASE(the_dot_text_shows_each_launch),
