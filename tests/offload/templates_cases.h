@@ -57,8 +57,8 @@ static inline void smear_plain(const uint32_t *in, uint32_t *out, long w, long h
                              11u * nearest(in, x, y + 2, w, h) + p * (uint32_t)(x + 2 * y);
 }
 
-/* Returns the number of steps. */
-static inline uint64_t flood_plain(uint32_t *grid, uint32_t *next, long w, long h)
+/* Returns the number of steps, at most `most`. */
+static inline uint64_t flood_plain(uint32_t *grid, uint32_t *next, long w, long h, uint64_t most)
 {
     uint64_t steps = 0;
     bool     moves;
@@ -78,7 +78,7 @@ static inline uint64_t flood_plain(uint32_t *grid, uint32_t *next, long w, long 
             }
         memcpy(grid, next, (size_t)(w * h) * sizeof *grid);
         steps++;
-    } while (moves);
+    } while (moves && steps < most);
     return steps;
 }
 

@@ -218,6 +218,48 @@ expect 0 "outputs" file.json
 says out "24240 0000"
 [ "$(od -An -tu4 sum.bin | tr -d ' ')" = 24240 ] || fail "sum.bin"
 
+# --- kinds of nodes that users add ---
+mkdir types
+cat >types/cut_and_join.json <<'END'
+{"kernels": ["cut", "work", "join"], "inputs": 1, "outputs": 1,
+ "partition": {"kernel": "cut", "part_size": 9, "parts": 30},
+ "process": {"kernel": "work", "out_size": 4},
+ "merge": {"kernel": "join", "out_size": 4}}
+END
+cat >typed.json <<END
+{
+    "kernels": {"k": {$code}}, "types": "types",
+    "nodes": [
+        {"name": "in", "kind": "input", "data": [{"text": "abc"}, {"hex": "01 02"},
+            {"numbers": [1, -1], "type": "i16"}]},
+        {"name": "sum", "kind": "cut_and_join", "kernels": ["k", "k", "k"]},
+        {"name": "half", "kind": "process", "kernel": "k", "out_size": 4, "output": {"print": "u32"}}
+    ],
+    "edges": [["in", "sum"], ["sum", "half"]]
+}
+END
+expect 0 "a type of the user" typed.json
+says out 270 # the bytes of 24240, added up by processData
+expect 0 "what it becomes" typed.json --dry-run --dot
+says out '"sum.partition" -> "sum.process.29"'
+says out '"sum.merge" -> "half"'
+sed 's/"k", "k", "k"/"k", "k"/' typed.json >bad.json
+expect 1 "too few kernels" bad.json --dry-run
+says err "bad.json:6: node 'sum' has 2 kernels; the type 'cut_and_join' needs 3"
+sed 's/\["in", "sum"\], //' typed.json >bad.json
+expect 1 "too few inputs" bad.json --dry-run
+says err "bad.json:6: node 'sum' has 0 inputs; its type says 1"
+sed 's/cut_and_join/cut_and_jion/' typed.json >bad.json
+expect 1 "a type that is not there" bad.json --dry-run
+says err "bad.json:6: 'types/cut_and_jion.json' cannot be read: No such file"
+sed 's/"kernel": "work"/"kernel": "wrok"/' types/cut_and_join.json >types/wrong.json
+sed 's/cut_and_join/wrong/' typed.json >bad.json
+expect 1 "a type without its kernel" bad.json --dry-run
+says err "bad.json:6: type 'wrong': the 'kernel' of its process is none of its 'kernels'"
+printf '{"kernels": ["a"],' >types/wrong.json
+expect 1 "a type that is no JSON" bad.json --dry-run
+says err "bad.json:6: type 'wrong': line 1 of types/wrong.json: "
+
 # --- folders to resume from ---
 expect 0 "a run that keeps its blocks" good.json --resume made/for/it
 [ ! -e made ] || fail "folders that were made stay"

@@ -8,6 +8,7 @@
  *     build.c    kernels and the graph of libusm
  *     remote.c   what a unit elsewhere has to know of the app, and the app that it makes of that
  *     template.c nodes that are templates
+ *     types.c    kinds of nodes that users add
  *     show.c     progress and the dot text
  *     main.c     the command line */
 #ifndef USM_RUN_APP_H
@@ -76,8 +77,9 @@ typedef struct app_node {
     app_template  *tpl;    /* NULL: it is none */
     unsigned char *data;
     size_t         size;
-    value          output; /* json NULL: none */
-    uint32_t       number; /* in the graph */
+    value          output;  /* json NULL: none */
+    uint32_t       number;  /* in the graph */
+    bool           follows; /* it reads the node before it, of the same user's type */
 } app_node;
 
 typedef struct app {
@@ -93,6 +95,10 @@ typedef struct app {
     app_node     *nodes;
     size_t        nnodes;
     json_t       *numbers; /* of nodes, by name */
+    const char   *types;   /* a folder; NULL: there are no types of the user */
+    json_t       *made;    /* keeps what nodes of these types became */
+    json_t       *lasts;   /* of these nodes, the number of the last that each became */
+    json_t       *typed;   /* {node, type} of each */
     value         edges;
     app_function *functions;
     size_t        nfunctions;
@@ -116,9 +122,12 @@ bool mistake(app *a, const char *at, const char *format, ...) USM_PRINTF(3, 4);
 /* ---- read.c */
 bool app_read(app *a, const char *path);
 /* The same of what another usm-run sent. */
-bool      app_read_remote(app *a, const unit_app *remote);
-void      app_free(app *a);
+bool app_read_remote(app *a, const unit_app *remote);
+void app_free(app *a);
+bool read_node(app *a, value at);
+/* The node of a name; of a user's type the first that it became, and the last. */
 app_node *app_find(app *a, const char *name);
+app_node *app_last(app *a, const char *name);
 
 /* ---- fields.c: false, and an error is reported, if a field is wrong; absent ones leave *out */
 bool  check_keys(app *a, value object, const char *what, const char *const *keys);
@@ -174,6 +183,10 @@ bool hash_template(app *a, const app_node *n, usm__hash *hash);
 /* Builds them, and finds the sizes of what they give. */
 bool build_templates(app *a);
 void free_template(app_template *t);
+
+/* ---- types.c: false, and the reason is reported */
+bool read_typed_node(app *a, value at, const char *name, const char *kind);
+void check_typed_nodes(app *a);
 
 /* ---- show.c */
 typedef struct progress {

@@ -248,12 +248,16 @@ static bool connect(app *a)
 
     for (size_t i = 0; i < json_array_size(a->edges.json); i++) {
         value     edge = next_element(a->edges, i, &end);
-        app_node *from = app_find(a, json_string_value(element(edge, 0).json));
+        app_node *from = app_last(a, json_string_value(element(edge, 0).json));
         app_node *to   = app_find(a, json_string_value(element(edge, 1).json));
 
         if (usm_graph_connect(a->graph, from->number, to->number) != USM_OK)
             (void)mistake(a, edge.at, "%s", usm_last_error());
     }
+    for (size_t i = 1; i < a->nnodes; i++)
+        if (a->nodes[i].follows &&
+            usm_graph_connect(a->graph, a->nodes[i - 1].number, a->nodes[i].number) != USM_OK)
+            (void)mistake(a, a->nodes[i].at.at, "%s", usm_last_error());
     return a->mistakes == 0;
 }
 

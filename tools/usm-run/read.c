@@ -105,8 +105,26 @@ app_node *app_find(app *a, const char *name)
     return number ? &a->nodes[json_integer_value(number)] : NULL;
 }
 
-static bool read_node(app *a, value at)
+app_node *app_last(app *a, const char *name)
 {
+    const json_t *number = json_object_get(a->lasts, name);
+
+    return number ? &a->nodes[json_integer_value(number)] : app_find(a, name);
+}
+
+static bool is_known_kind(const char *kind)
+{
+    usm_template_kind ignored;
+
+    for (unsigned i = 0; i < sizeof kind_names / sizeof *kind_names; i++)
+        if (strcmp(kind, kind_names[i]) == 0)
+            return true;
+    return template_kind(kind, &ignored);
+}
+
+bool read_node(app *a, value at)
+{
+    const char   *kind = json_string_value(json_object_get(at.json, "kind"));
     app_node      n    = {.desc = USM_NODE_DESC_INIT, .at = at};
     const char   *name = NULL;
     const json_t *taken;
@@ -123,6 +141,8 @@ static bool read_node(app *a, value at)
         return mistake(a, member(at, "name").at,
                        "there are two nodes with the name '%s'; the other is in line %u", name,
                        line_of(a, a->nodes[json_integer_value(taken)].at.at));
+    if (a->types && kind && !is_known_kind(kind))
+        return read_typed_node(a, at, name, kind);
     n.desc.name = name;
     if (json_object_set_new(a->numbers, name, json_integer((json_int_t)a->nnodes)))
         (void)need(NULL);
@@ -145,8 +165,11 @@ static void read_nodes(app *a, value list)
         (void)mistake(a, list.json ? list.at : a->text, "'nodes' must be an array of nodes");
         return;
     }
-    a->nodes   = need(calloc(json_array_size(list.json), sizeof *a->nodes));
+    a->nodes   = need(calloc(3 * json_array_size(list.json), sizeof *a->nodes)); /* types.c */
     a->numbers = need(json_object());
+    a->lasts   = need(json_object());
+    a->made    = need(json_array());
+    a->typed   = need(json_array());
     for (size_t i = 0; i < json_array_size(list.json); i++)
         (void)read_node(a, next_element(list, i, &end));
 }
@@ -211,7 +234,7 @@ static bool read_edge(app *a, value edge)
     for (size_t i = 0; i < 2; i++) {
         value       end  = element(edge, i);
         const char *name = json_string_value(end.json);
-        app_node   *n    = app_find(a, name);
+        app_node   *n    = i == 0 ? app_last(a, name) : app_find(a, name);
 
         if (!n)
             is_ok = mistake(a, end.at, "there is no node '%s'", name);
@@ -239,7 +262,7 @@ static void read_edges(app *a)
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* view: where an editor has drawn the nodes; nothing here reads it. */
-static const char *const app_keys[] = {"name", "kernels", "nodes", "edges", "view", NULL};
+static const char *const app_keys[] = {"name", "kernels", "nodes", "edges", "types", "view", NULL};
 
 static bool load(app *a)
 {
@@ -272,11 +295,14 @@ static bool read_text(app *a)
     root = (value){a->root, a->text + strspn(a->text, " \t\r\n")};
     if (!check_keys(a, root, "an app", app_keys) && !json_is_object(a->root))
         return false;
+    (void)get_text(a, root, "types", &a->types);
     read_kernels(a, member(root, "kernels"));
     read_nodes(a, member(root, "nodes"));
     a->edges = member(root, "edges");
     find_kernels(a);
     read_edges(a);
+    if (a->mistakes == 0)
+        check_typed_nodes(a);
     return a->mistakes == 0;
 }
 
@@ -321,5 +347,8 @@ void app_free(app *a)
         (void)close(a->within.fd);
     free(a->within.path);
     json_decref(a->numbers);
+    json_decref(a->lasts);
+    json_decref(a->typed);
+    json_decref(a->made);
     json_decref(a->root);
 }

@@ -219,7 +219,7 @@ static bool bytes_before(app *a, app_node *n, uint64_t *bytes)
     *bytes = 0;
     for (size_t i = 0; i < json_array_size(a->edges.json); i++) {
         value     edge = next_element(a->edges, i, &end);
-        app_node *from = app_find(a, json_string_value(element(edge, 0).json));
+        app_node *from = app_last(a, json_string_value(element(edge, 0).json));
 
         if (app_find(a, json_string_value(element(edge, 1).json)) != n)
             continue;
