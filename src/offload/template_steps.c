@@ -94,9 +94,10 @@ static usm_status copy_buffer(usm_buffer *to, usm_buffer *from, size_t size)
 
 static usm_status copy(const usm__template_run *run, const usm__template_data *from, size_t size)
 {
-    if (run->out.buffer)
+    if (from->buffer)
         return copy_buffer(run->out.buffer, from->buffer, size);
-    memcpy(run->out.host, from->host, size);
+    if (from->host) /* always, after a second step */
+        memcpy(run->out.host, from->host, size);
     return USM_OK;
 }
 
