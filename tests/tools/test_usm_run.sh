@@ -221,18 +221,18 @@ says out "24240 0000"
 # --- kinds of nodes that users add ---
 mkdir types
 cat >types/cut_and_join.json <<'END'
-{"kernels": ["cut", "work", "join"], "inputs": 1, "outputs": 1,
+{"kernels": ["work", "cut", "join"], "inputs": 1, "outputs": 1,
  "partition": {"kernel": "cut", "part_size": 9, "parts": 30},
  "process": {"kernel": "work", "out_size": 4},
  "merge": {"kernel": "join", "out_size": 4}}
 END
 cat >typed.json <<END
 {
-    "kernels": {"k": {$code}}, "types": "types",
+    "kernels": {"k": {$code}, "p": {$code, "function": "processData"}}, "types": "types",
     "nodes": [
         {"name": "in", "kind": "input", "data": [{"text": "abc"}, {"hex": "01 02"},
             {"numbers": [1, -1], "type": "i16"}]},
-        {"name": "sum", "kind": "cut_and_join", "kernels": ["k", "k", "k"]},
+        {"name": "sum", "kind": "cut_and_join", "kernels": ["p", "k", "k"]},
         {"name": "half", "kind": "process", "kernel": "k", "out_size": 4, "output": {"print": "u32"}}
     ],
     "edges": [["in", "sum"], ["sum", "half"]]
@@ -243,7 +243,7 @@ says out 270 # the bytes of 24240, added up by processData
 expect 0 "what it becomes" typed.json --dry-run --dot
 says out '"sum.partition" -> "sum.process.29"'
 says out '"sum.merge" -> "half"'
-sed 's/"k", "k", "k"/"k", "k"/' typed.json >bad.json
+sed 's/"p", "k", "k"/"k", "k"/' typed.json >bad.json
 expect 1 "too few kernels" bad.json --dry-run
 says err "bad.json:6: node 'sum' has 2 kernels; the type 'cut_and_join' needs 3"
 sed 's/\["in", "sum"\], //' typed.json >bad.json
