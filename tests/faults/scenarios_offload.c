@@ -206,10 +206,70 @@ static usm_status graph(state *s)
     return USM_OK;
 }
 
+/* --- templates
+ * -------------------------------------------------------------------------- */
+
+enum { ELEMENTS = 300 }; /* a leaf and a rest */
+
+USM_SCAN(prefix, uint32_t, usm_nothing, return a + b;)
+USM_MAP(twofold, uint32_t, uint32_t, usm_nothing, return 2u * x;)
+USM_ITERATE(level, uint32_t, usm_nothing, 1,
+            (return USM_AT(0, -1) > USM_AT(0, 0) ? USM_AT(0, -1) : USM_AT(0, 0);),
+            (return before == now;))
+
+static bool send(void *elements, uint64_t first, uint64_t count, void *user)
+{
+    for (uint64_t i = 0; i < count; i++)
+        ((uint32_t *)elements)[i] = (uint32_t)(first + i);
+    (void)user;
+    return true;
+}
+
+static bool take(void *elements, uint64_t first, uint64_t count, void *user)
+{
+    state *s = user;
+
+    for (uint64_t i = 0; i < count; i++)
+        if (((uint32_t *)elements)[i] != 4u * (uint32_t)(first + i))
+            s->wrong = "an element of the pipeline";
+    return true;
+}
+
+/* Only on the host: what fails is the library, which is the same for each driver. */
+static usm_status templates(state *s)
+{
+    usm_template_run_desc d  = USM_TEMPLATE_RUN_DESC_INIT;
+    usm_pipeline_desc     p  = USM_PIPELINE_DESC_INIT;
+    uint32_t             *in = (uint32_t *)(void *)s->host, out[ELEMENTS];
+    usm_template         *stages[2];
+
+    if (strcmp(sweep_backend(), "host") != 0)
+        return USM_OK;
+    TRY(usm_team_create(NULL, &s->team));
+    TRY(usm_template_create(s->team, &prefix, &s->template[0]));
+    TRY(usm_template_create(s->team, &level, &s->template[1]));
+    TRY(usm_template_create(s->team, &twofold, &s->template[2]));
+    for (uint32_t i = 0; i < ELEMENTS; i++)
+        in[i] = i == 7;
+    d.count = ELEMENTS, d.in = in, d.out = out;
+    TRY(usm_template_run(s->template[0], &d, NULL));
+    for (uint32_t i = 0; i < ELEMENTS; i++)
+        MUST(out[i] == (i >= 7));
+    d.steps = 2;
+    TRY(usm_template_run(s->template[1], &d, NULL));
+    for (uint32_t i = 0; i < ELEMENTS; i++)
+        MUST(out[i] == (i >= 7 && i <= 9));
+    stages[0] = stages[1] = s->template[2];
+    p.nstages = 2, p.stages = stages, p.count = ELEMENTS, p.batch = 200;
+    p.source = send, p.sink = take, p.user = s;
+    return usm_pipeline_run(&p);
+}
+
 const scenario offload_scenarios[] = {
     {"tasks_over_a_buffer", tasks_over_a_buffer, NEEDS_DATA},
     {"launch_over_a_team", launch_over_a_team, NEEDS_RUN | SLOW},
     {"launch_with_a_file", launch_with_a_file, NEEDS_RUN | SLOW},
     {"graph", graph, NEEDS_RUN | SLOW},
+    {"templates", templates, NEEDS_RUN | SLOW},
     {NULL, NULL, 0},
 };

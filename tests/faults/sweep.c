@@ -276,6 +276,8 @@ static void state_end(state *s)
     usm_event_release(s->gate);
     usm_parallel_release(s->run);
     usm_graph_destroy(s->graph);
+    for (int i = 0; i < 3; i++)
+        usm_template_destroy(s->template[i]);
     usm_team_kernel_destroy(s->team_kernel);
     usm_team_kernel_destroy(s->second_kernel);
     usm_team_destroy(s->team);

@@ -17,6 +17,7 @@
 #include <usm/graph.h>
 #include <usm/parallel.h>
 #include <usm/pool_ops.h>
+#include <usm/template.h>
 #include <usm/usm.h>
 
 #define SLOTS 8
@@ -36,13 +37,14 @@ typedef struct state {
     usm_team_kernel  *team_kernel, *second_kernel;
     usm_parallel_run *run;
     usm_graph        *graph;
-    usm_event        *gate;      /* a user event: signalled when the state is taken down      */
-    usm_event        *ev[SLOTS]; /* events to be released                                     */
-    void             *p[SLOTS];  /* blocks to be freed                                        */
-    char              host[4096], back[4096];
-    bool              used_default; /* the default queue has work to be waited for             */
-    atomic_int        calls;
-    const char       *wrong; /* set by act when something is wrong that is not a status       */
+    usm_template *template[3];
+    usm_event  *gate;      /* a user event: signalled when the state is taken down      */
+    usm_event  *ev[SLOTS]; /* events to be released                                     */
+    void       *p[SLOTS];  /* blocks to be freed                                        */
+    char        host[4096], back[4096];
+    bool        used_default; /* the default queue has work to be waited for             */
+    atomic_int  calls;
+    const char *wrong; /* set by act when something is wrong that is not a status       */
 } state;
 
 typedef struct scenario {
