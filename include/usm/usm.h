@@ -31,6 +31,7 @@
 #include <usm/status.h>
 #include <usm/tag.h>
 #include <usm/team.h>
+#include <usm/template.h>
 #include <usm/trace.h>
 #include <usm/types.h>
 #include <usm/version.h>
