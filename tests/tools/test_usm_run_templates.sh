@@ -177,4 +177,10 @@ END
 expect 1 "a template after parts" app.json -n
 says err "app.json:9: node 'sum' reads the parts of 'cut', whose number is open: put a merge between"
 
+# --- the sample -----------------------------------------------------------------------------------------
+if [ $is_native = 0 ]; then
+    expect 0 "samples/templates/heat.json" "$root/samples/templates/heat.json"
+    says out 303 # points, in plain double precision too; none is close to the threshold
+fi
+
 finish
