@@ -4,6 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -eu
 page=$(dirname "$0")/../samples/templates/README.md
+# shellcheck disable=SC2016  # fences of the page
 want=$(sed -n '/^```$/,/^```$/p' "$page" | sed '/^```$/d')
 got=$("$1")
 echo "$got"

@@ -241,9 +241,9 @@ static void a_body_reads_no_row_beyond_the_radius(void)
 static void check_buffers(usm_template *t)
 {
     enum { W = 40, H = 60 };
-    usm_context          *ctx = usm_default_context();
-    usm_buffer_desc       b   = USM_BUFFER_DESC_INIT;
-    uint32_t             *in = make_numbers(W * H), out[W * H], want[W * H], next[W * H], p = 5;
+    usm_context    *ctx = usm_default_context();
+    usm_buffer_desc b   = USM_BUFFER_DESC_INIT;
+    uint32_t       *in = make_numbers((size_t)W * H), out[W * H], want[W * H], next[W * H], p = 5;
     usm_template_run_desc d = USM_TEMPLATE_RUN_DESC_INIT;
 
     b.size = sizeof out, b.host_data = in;
