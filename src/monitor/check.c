@@ -64,7 +64,7 @@ static void clean_map(usm__monitor_map *m)
     m->nsegments = n;
     for (size_t i = 0; i < USM__MONITOR_CELLS; i++)
         if (m->cells[i] > USM__MONITOR_FREE + USM__MONITOR_FULL)
-            m->cells[i] = USM__MONITOR_UNKNOWN;
+            m->cells[i] = USM__MONITOR_UNTOLD;
 }
 
 static void clean_all(usm__monitor_page *p)

@@ -173,7 +173,7 @@ static uint8_t cell_of(const walk *w, uint32_t i)
     if (held <= 0)
         return USM__MONITOR_HOLE;
     if (w->is_unknown)
-        return USM__MONITOR_UNKNOWN;
+        return USM__MONITOR_UNTOLD;
     if (used <= 0)
         return USM__MONITOR_FREE;
     if (used >= held)

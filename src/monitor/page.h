@@ -107,9 +107,9 @@ typedef struct usm__monitor_segment {
 /* A cell: without memory, with memory of which only the pool's module knows what is used, or FREE + u,
  * where u of USM__MONITOR_FULL is used; u is 0 only if nothing is. */
 typedef enum usm__monitor_cell {
-    USM__MONITOR_HOLE    = 0,
-    USM__MONITOR_UNKNOWN = 1,
-    USM__MONITOR_FREE    = 2
+    USM__MONITOR_HOLE   = 0,
+    USM__MONITOR_UNTOLD = 1,
+    USM__MONITOR_FREE   = 2
 } usm__monitor_cell;
 #define USM__MONITOR_FULL 61 /* 64 values in all */
 

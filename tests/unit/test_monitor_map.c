@@ -211,7 +211,7 @@ static void what_a_module_does_not_tell_is_unknown(void)
 
     CHECK(p != NULL);
     take(pool);
-    CHECK_INT(cell_at((uintptr_t)p), USM__MONITOR_UNKNOWN);
+    CHECK_INT(cell_at((uintptr_t)p), USM__MONITOR_UNTOLD);
     usm_pool_destroy(pool);
 }
 
@@ -295,7 +295,7 @@ static void forged_maps_are_cut_off(void)
     memset(page.map.cells, 0xff, sizeof page.map.cells);
     CHECK(usm__monitor_check(&page, sizeof page, why));
     CHECK_INT(page.map.nsegments, 1);
-    CHECK_INT(page.map.cells[0], USM__MONITOR_UNKNOWN);
+    CHECK_INT(page.map.cells[0], USM__MONITOR_UNTOLD);
     page.map.segments[0].shift = 64;
     CHECK(usm__monitor_check(&page, sizeof page, why));
     CHECK_INT(page.map.nsegments, 0);

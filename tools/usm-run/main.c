@@ -241,6 +241,18 @@ static bool run(app *a, const command_line *c, unit_crew *crew)
     return is_ok;
 }
 
+/* A unit reads the app from its text alone, and makes no calls. */
+static bool is_for_units(app *a)
+{
+    for (size_t i = 0; i < a->nnodes; i++)
+        if (a->nodes[i].tpl)
+            return mistake(a, a->nodes[i].at.at,
+                           "node '%s' is a template, which runs on this machine: leave --on out",
+                           a->nodes[i].desc.name);
+    return !a->types ||
+           mistake(a, a->text, "it has 'types' of its own, which units do not have: leave --on out");
+}
+
 static bool run_on(app *a, const command_line *c)
 {
     unit_crew_desc d = {.commands   = c->on,
@@ -254,7 +266,7 @@ static bool run_on(app *a, const command_line *c)
     if (c->nunits == 0)
         return run(a, c, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
-    if (!remote_describe(a, &remote))
+    if (!is_for_units(a) || !remote_describe(a, &remote))
         return false;
     d.app = &remote;
     crew  = unit_crew_open(&d);
