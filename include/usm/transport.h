@@ -29,7 +29,8 @@ typedef enum usm_transport_cap {
     USM_TRANSPORT_CAP_REGISTER = 1u << 1, /* register_memory, unregister_memory              */
     USM_TRANSPORT_CAP_PROGRESS = 1u << 2, /* progress, wait_fd: transfers may end only there */
     USM_TRANSPORT_CAP_PLACES   = 1u << 3, /* places, place: replica targets                  */
-    USM_TRANSPORT_CAP_JOB      = 1u << 4  /* attach to job_describe                          */
+    USM_TRANSPORT_CAP_JOB      = 1u << 4, /* attach to job_describe                          */
+    USM_TRANSPORT_CAP_OBJECTS  = 1u << 5  /* objects_open to object_write: values by name    */
 } usm_transport_cap;
 
 /** State of a replica target ("place"): a part of a store that fails
@@ -241,6 +242,24 @@ typedef struct usm_transport_ops {
      * network components, which failures of processes this launch survives, and
      * the launcher that would survive more. */
     void (*job_describe)(void *job, char *text, size_t cap);
+
+    /* USM_TRANSPORT_CAP_OBJECTS: values of any size under names that the user
+     * chooses, which other programs have written or will read.  One thread at a
+     * time may use what objects_open() gave; each call waits. */
+    /** Connects.  Of `params` api and config are used, the rest may be 0.
+     *   USM_E_INVALID  the config does not parse
+     *   USM_E_IO       no server of it can be used; the error message has its reason
+     *   USM_E_KEY      the password is refused, or one is needed */
+    usm_status (*objects_open)(const usm_transport_params *params, void **objects);
+    void (*objects_close)(void *objects);
+    /** USM_E_IO: there is no value of that name, or the server cannot be used. */
+    usm_status (*object_size)(void *objects, const char *name, uint64_t *size);
+    /** Reads a value wholly.  USM_E_IO: also if it has another size, or was changed
+     * meanwhile; then the bytes at `data` are indeterminate. */
+    usm_status (*object_read)(void *objects, const char *name, void *data, size_t size);
+    /** Replaces the value of that name, or makes one: others see the old value or
+     * all of the new one. */
+    usm_status (*object_write)(void *objects, const char *name, const void *data, size_t size);
 } usm_transport_ops;
 
 /** The only symbol that a transport module exports: `usm_transport_entry`. */

@@ -115,7 +115,8 @@ static usm_status check_transport(const slot *s, const usm_transport_ops *ops)
 {
     head     table = {ops->abi, ops->struct_size, NULL};
     uint32_t known = USM_TRANSPORT_CAP_HOMES | USM_TRANSPORT_CAP_REGISTER |
-                     USM_TRANSPORT_CAP_PROGRESS | USM_TRANSPORT_CAP_PLACES | USM_TRANSPORT_CAP_JOB;
+                     USM_TRANSPORT_CAP_PROGRESS | USM_TRANSPORT_CAP_PLACES |
+                     USM_TRANSPORT_CAP_JOB | USM_TRANSPORT_CAP_OBJECTS;
     usm_status st;
 
     if (table.abi == USM_MODULE_ABI && table.struct_size == sizeof *ops)
@@ -149,6 +150,11 @@ static usm_status check_transport(const slot *s, const usm_transport_ops *ops)
                                           MAY_HAVE(JOB, "job", member),
                                           MAY_HAVE(JOB, "job", send),
                                           MAY_HAVE(JOB, "job", job_describe),
+                                          MAY_HAVE(OBJECTS, "objects", objects_open),
+                                          MAY_HAVE(OBJECTS, "objects", objects_close),
+                                          MAY_HAVE(OBJECTS, "objects", object_size),
+                                          MAY_HAVE(OBJECTS, "objects", object_read),
+                                          MAY_HAVE(OBJECTS, "objects", object_write),
                                           {0, NULL, NULL, false}});
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The transport over a cluster of Valkey or Redis servers: slots that move, a master that dies.  All
- * else is in test_transport_valkey.c. */
+/* The transport over a cluster of Valkey or Redis servers: slots that move, a master that dies.
+ * All else is in test_transport_valkey.c. */
 #include "valkey_fixture.h"
 
 enum { NODES = 4 }; /* three masters; the last is the third's replica */
@@ -192,9 +192,41 @@ static void a_replica_takes_the_place_of_its_master(void)
     munmap(data, BLOCK);
 }
 
+/* Each key goes to the node that has its slot, and its temporary name too. */
+static void values_by_name_go_to_their_nodes(void)
+{
+    char                 text[64], name[32], back[32];
+    usm_transport_params params = {
+        .struct_size = sizeof(params), .api = &module_api, .config = text};
+    void *objects = NULL;
+
+    module_start();
+    cluster_start();
+    (void)snprintf(text, sizeof(text), "127.0.0.1:%d", nodes[0].port);
+    CHECK_INT(ops->objects_open(&params, &objects), USM_OK);
+    for (int way = 0; way < 2; way++)
+        for (int i = 0; i < 30; i++) {
+            size_t n = (size_t)snprintf(name, sizeof(name), i % 2 ? "result:%d" : "job{%d}:out", i);
+
+            if (way == 0) {
+                CHECK_INT(ops->object_write(objects, name, name, n), USM_OK);
+                continue;
+            }
+            CHECK_INT(ops->object_read(objects, name, back, n), USM_OK);
+            CHECK(memcmp(back, name, n) == 0);
+        }
+    CHECK_INT(keys_of(&nodes[0]) + keys_of(&nodes[1]) + keys_of(&nodes[2]), 30);
+    for (int i = 0; i < 3; i++)
+        CHECK(keys_of(&nodes[i]) > 0);
+    ops->objects_close(objects);
+    module_clean();
+    cluster_end();
+}
+
 static const plain_case cases[] = {
     CASE(a_cluster_is_followed),
     CASE(a_replica_takes_the_place_of_its_master),
+    CASE(values_by_name_go_to_their_nodes),
     {NULL, NULL},
 };
 

@@ -5,6 +5,7 @@
  *     read.c     parses nodes, kernels, edges; reports all errors that it can find
  *     fields.c   fields of its objects: allowed names, types, ranges
  *     bytes.c    bytes of inputs, and outputs as text
+ *     stores.c   values in data servers
  *     build.c    kernels and the graph of libusm
  *     remote.c   what a unit elsewhere has to know of the app, and the app that it makes of that
  *     template.c nodes that are templates
@@ -82,6 +83,9 @@ typedef struct app_node {
     bool           follows; /* it reads the node before it, of the same user's type */
 } app_node;
 
+/* A data server, or several, that values are in. */
+typedef struct app_store app_store;
+
 typedef struct app {
     const char     *path; /* "-": the standard input, with names relative to the working folder */
     char           *text, *folder;
@@ -106,6 +110,11 @@ typedef struct app {
     usm_team     *team;
     usm_graph    *graph;
     volatile sig_atomic_t *is_called_off; /* NULL: nothing runs */
+    const char  **options; /* of the command line: "NAME:SERVERS" */
+    size_t        noptions;
+    app_store    *stores;
+    size_t        nstores;
+    bool          is_dry; /* values are not read: nothing runs */
 } app;
 
 /* ---- place.c */
@@ -156,6 +165,14 @@ const char *number_names(void);
 bool        check_output(app *a, value output);
 /* Writes the text to be printed to `out`. */
 bool write_output(app *a, const app_node *node, FILE *out);
+
+/* ---- stores.c.  v: "NAME:KEY".  False, and an error is reported with its place */
+bool stores_check(app *a, value list);
+bool check_value(app *a, value v);
+bool size_of_value(app *a, value v, size_t *size);
+bool read_value(app *a, value v, void *data, size_t size);
+bool write_value(app *a, value v, const void *data, size_t size);
+void stores_free(app *a);
 
 /* ---- build.c: false, and the reason is reported */
 bool app_load_kernels(app *a);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Bytes of inputs: from files, hexadecimal digits, text, numbers, or several of these one after the
- * other; and outputs: into files, or as text on stdout. */
+/* Bytes of inputs: from files, data servers, hexadecimal digits, text, numbers, or several of these
+ * one after the other; and outputs: into files and data servers, or as text on stdout. */
 #include "app.h"
 
 #include "base/inline/hex.h"
@@ -149,31 +149,66 @@ static bool add_file(app *a, app_node *n, value v)
     return data != NULL;
 }
 
+/* The value goes to where the input's bytes are, without a copy between. */
+static bool add_value(app *a, app_node *n, value v)
+{
+    size_t size = 0;
+
+    if (!size_of_value(a, v, &size))
+        return false;
+    n->data = need(realloc(n->data, n->size + size + 1));
+    if (!a->is_dry && !read_value(a, v, n->data + n->size, size))
+        return false;
+    n->size += size;
+    return true;
+}
+
+static bool add_text(app *a, app_node *n, value v)
+{
+    if (!json_is_string(v.json))
+        return mistake(a, v.at, "'text' must be a text");
+    append(n, json_string_value(v.json), json_string_length(v.json));
+    return true;
+}
+
+enum { FROM_FILE, FROM_SERVER, FROM_HEX, FROM_TEXT, FROM_NUMBERS, SOURCES };
+
+static bool add_source(app *a, app_node *n, value piece, const value *v)
+{
+    if (v[FROM_FILE].json)
+        return add_file(a, n, v[FROM_FILE]);
+    if (v[FROM_SERVER].json)
+        return add_value(a, n, v[FROM_SERVER]);
+    if (v[FROM_HEX].json)
+        return add_hex(a, n, v[FROM_HEX]);
+    if (v[FROM_NUMBERS].json)
+        return add_numbers(a, n, piece, v[FROM_NUMBERS]);
+    return add_text(a, n, v[FROM_TEXT]);
+}
+
 static bool add_piece(app *a, app_node *n, value piece)
 {
-    static const char *const keys[]  = {"file", "hex", "text", "numbers", "type", NULL};
+    static const char *const keys[]  = {"file",    "from", "hex",  "text",
+                                        "numbers", "type", "size", NULL};
     unsigned                 sources = 0;
-    value                    v[4];
+    const size_t             before  = n->size;
+    uint64_t                 size    = 0;
+    value                    v[SOURCES];
 
-    if (!check_keys(a, piece, "data", keys))
+    if (!check_keys(a, piece, "data", keys) || !get_number(a, piece, "size", 1, UINT32_MAX, &size))
         return false;
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < SOURCES; i++) {
         v[i] = member(piece, keys[i]);
         sources += v[i].json != NULL;
     }
     if (sources != 1)
-        return mistake(a, piece.at, "data is one of file, hex, text and numbers, not %u of them",
-                       sources);
-    if (v[0].json)
-        return add_file(a, n, v[0]);
-    if (v[1].json)
-        return add_hex(a, n, v[1]);
-    if (v[3].json)
-        return add_numbers(a, n, piece, v[3]);
-    if (!json_is_string(v[2].json))
-        return mistake(a, v[2].at, "'text' must be a text");
-    append(n, json_string_value(v[2].json), json_string_length(v[2].json));
-    return true;
+        return mistake(a, piece.at,
+                       "data is one of file, from, hex, text and numbers, not %u of them", sources);
+    if (!add_source(a, n, piece, v))
+        return false;
+    return size == 0 || n->size - before == size ||
+           mistake(a, member(piece, "size").at, "there are %zu bytes, and 'size' says %llu",
+                   n->size - before, (unsigned long long)size);
 }
 
 /* On a unit the bytes come later. */
@@ -234,16 +269,17 @@ static bool check_format(app *a, value v)
 
 bool check_output(app *a, value output)
 {
-    static const char *const keys[] = {"file", "print", NULL};
-    value                    print  = member(output, "print");
-    const char              *file   = NULL;
-    bool                     is_ok  = check_keys(a, output, "an output", keys);
+    static const char *const keys[] = {"file", "to", "print", NULL};
+    value                    print = member(output, "print"), to = member(output, "to");
+    const char              *file  = NULL;
+    bool                     is_ok = check_keys(a, output, "an output", keys);
 
     if (!is_ok)
         return false;
     is_ok = get_text(a, output, "file", &file);
-    if (!file && !print.json)
-        return mistake(a, output.at, "an output needs a 'file', or 'print'");
+    if (!file && !to.json && !print.json)
+        return mistake(a, output.at, "an output needs a 'file', 'to' or 'print'");
+    is_ok &= !to.json || check_value(a, to);
     if (print.json && !json_is_array(print.json))
         return is_ok && check_format(a, print);
     for (size_t i = 0; i < json_array_size(print.json); i++)
@@ -321,14 +357,25 @@ static void print_output(FILE *out, const json_t *print, const unsigned char *da
     fputc('\n', out);
 }
 
-bool write_output(app *a, const app_node *n, FILE *out)
+static bool save_output(app *a, const app_node *n, const void *data, size_t size)
 {
     const char *name  = json_string_value(member(n->output, "file").json);
+    FILE       *file  = open_file(a, name, true);
+    bool        is_ok = file && fwrite(data, 1, size, file) == size;
+
+    if (file && fclose(file) != 0)
+        is_ok = false;
+    return is_ok || mistake(a, member(n->output, "file").at, "'%s' cannot be written: %s", name,
+                            open_error(a));
+}
+
+bool write_output(app *a, const app_node *n, FILE *out)
+{
     json_t     *print = member(n->output, "print").json;
+    value       to    = member(n->output, "to");
+    bool        is_ok = true;
     const void *data;
     size_t      size;
-    FILE       *file;
-    bool        is_ok;
 
     if (!n->output.json)
         return true;
@@ -336,12 +383,7 @@ bool write_output(app *a, const app_node *n, FILE *out)
         return mistake(a, n->output.at, "%s", usm_last_error());
     if (print)
         print_output(out, print, data, size);
-    if (!name)
-        return true;
-    file  = open_file(a, name, true);
-    is_ok = file && fwrite(data, 1, size, file) == size;
-    if (file && fclose(file) != 0)
-        is_ok = false;
-    return is_ok || mistake(a, member(n->output, "file").at, "'%s' cannot be written: %s", name,
-                            open_error(a));
+    if (member(n->output, "file").json)
+        is_ok = save_output(a, n, data, size);
+    return (!to.json || write_value(a, to, data, size)) && is_ok;
 }

@@ -34,6 +34,8 @@ typedef struct command_line {
     uint32_t    nunits;
     unsigned    silence_s;
     bool        no_local, is_unit;
+    const char *stores[16]; /* of --store */
+    size_t      nstores;
 } command_line;
 
 static const char help[] =
@@ -49,6 +51,8 @@ static const char help[] =
     "  -r, --resume FOLDER    keeps what has ended there, and goes on from it\n"
     "      --policy NAME      which device takes what: adaptive (default), fastest, static,\n"
     "                         energy:WATTS\n"
+    "      --store NAME:SERVERS   where values \"NAME:KEY\" are: valkey:host:port, as in "
+    "USM_SPILL\n"
     "  -d, --device SELECTOR  the devices, as USM_DEVICE_SELECTOR\n"
     "      --on COMMAND       gives nodes to the usm-run --unit that the command starts, too, as\n"
     "                         in 'ssh host usm-run --unit'; may be repeated\n"
@@ -108,12 +112,27 @@ static int take_on(const tool *t, const tool_option *o, void *line, const char *
     return -1;
 }
 
+static int take_store(const tool *t, const tool_option *o, void *line, const char *text)
+{
+    command_line *c     = line;
+    const char   *colon = strchr(text, ':');
+
+    (void)o;
+    if (!colon || colon == text)
+        return tool_misuse(t, "--store is followed by NAME:SERVERS, as in valkey:cache1:6379");
+    if (c->nstores == sizeof c->stores / sizeof *c->stores)
+        return tool_misuse(t, "--store is there too often");
+    c->stores[c->nstores++] = text;
+    return -1;
+}
+
 static const tool_option options[] = {
     {.name = "dot", 0, TOOL_FLAG, offsetof(command_line, is_dot)},
     {.name = "dry-run", 'n', TOOL_FLAG, offsetof(command_line, is_dry)},
     {.name = "progress", 'p', TOOL_MAYBE, offsetof(command_line, progress)},
     {.name = "resume", 'r', TOOL_TEXT, offsetof(command_line, resume)},
     {.name = "policy", 0, TOOL_CALL, 0, take_policy},
+    {.name = "store", 0, TOOL_CALL, 0, take_store},
     {.name = "device", 'd', TOOL_TEXT, offsetof(command_line, device)},
     {.name = "within", 0, TOOL_TEXT, offsetof(command_line, within)},
     {.name = "on", 0, TOOL_CALL, 0, take_on},
@@ -316,7 +335,10 @@ int main(int argc, char **argv)
     if (rc < 0 && c.is_unit) {
         rc = remote_serve(c.device);
     } else if (rc < 0) {
-        rc = work(&a, &c) ? 0 : 1;
+        a.options  = c.stores;
+        a.noptions = c.nstores;
+        a.is_dry   = c.is_dry;
+        rc         = work(&a, &c) ? 0 : 1;
         app_free(&a);
     }
     free(c.policy);

@@ -262,7 +262,8 @@ static void read_edges(app *a)
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* view: where an editor has drawn the nodes; nothing here reads it. */
-static const char *const app_keys[] = {"name", "kernels", "nodes", "edges", "types", "view", NULL};
+static const char *const app_keys[] = {"name",  "kernels", "stores", "nodes",
+                                       "edges", "types",   "view",   NULL};
 
 static bool load(app *a)
 {
@@ -297,6 +298,8 @@ static bool read_text(app *a)
         return false;
     (void)get_text(a, root, "types", &a->types);
     read_kernels(a, member(root, "kernels"));
+    if (!stores_check(a, member(root, "stores")))
+        return false; /* where values are is not known */
     read_nodes(a, member(root, "nodes"));
     a->edges = member(root, "edges");
     find_kernels(a);
@@ -330,6 +333,7 @@ void app_free(app *a)
         usm_team_kernel_destroy(a->functions[i].built);
         free(a->functions[i].name);
     }
+    stores_free(a);
     for (size_t i = 0; i < a->nnodes; i++) {
         free(a->nodes[i].data);
         free_template(a->nodes[i].tpl);

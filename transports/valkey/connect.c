@@ -281,6 +281,24 @@ usm_status usm_valkey_connect(usm_valkey_server *v)
     return USM_OK;
 }
 
+usm_status usm_valkey_meet(usm_valkey_server *v)
+{
+    usm_status  st = dial(v, v->name);
+    redisReply *r;
+
+    if (st == USM_OK)
+        st = authenticate(v);
+    if (st != USM_OK)
+        return st;
+    r = redisCommand(v->link, "PING");
+    if (!r)
+        return fail_link(v);
+    if (r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOPERM", 6) != 0)
+        st = refuse(v, r->str);
+    freeReplyObject(r);
+    return st;
+}
+
 void usm_valkey_disconnect(usm_valkey_server *v)
 {
     if (v->link)

@@ -2,6 +2,8 @@
 /* Shared by the parts of the transport over Valkey and Redis servers.
  *
  *     valkey.c    the table: open, close, submit, capacity
+ *     objects.c   values under names of the user
+ *     password.c  the password, from the environment or a file
  *     config.c    the text after "valkey:"
  *     slots.c     which server a block is on; clusters
  *     room.c      which blocks are reserved, stored, or to be removed; the quota
@@ -232,12 +234,28 @@ size_t usm_valkey_key(const usm_valkey_store *s, uint64_t block, char key[KEY_RO
 unsigned usm_valkey_route(usm_valkey_store *s, uint64_t block);
 /* The server of that name, which is added if it is new.  NULL: there is no room or memory. */
 usm_valkey_server *usm_valkey_server_of(usm_valkey_store *s, const char *name);
+/* The address in an error, MOVED or ASK; false: it is another error. */
+bool usm_valkey_moved_to(const char *words, char name[HOST_ROOM]);
 /* The server that an error, MOVED or ASK, names; NULL: it is another error. */
 usm_valkey_server *usm_valkey_redirect(usm_valkey_store *s, const char *words);
 /* Takes over what `asked` answered to CLUSTER SLOTS; false: it makes no sense. */
 bool usm_valkey_learn(usm_valkey_store *s, const redisReply *reply, const char *asked);
 
+/* password.c.  USM_E_KEY, USM_E_NO_MEMORY; s->password is NULL where there is none */
+usm_status usm_valkey_password_take(usm_valkey_store *s);
+void       usm_valkey_password_drop(usm_valkey_store *s);
+
+/* objects.c: as in the table (usm/transport.h). */
+usm_status usm_valkey_objects_open(const usm_transport_params *params, void **objects);
+void       usm_valkey_objects_close(void *objects);
+usm_status usm_valkey_object_size(void *objects, const char *name, uint64_t *size);
+usm_status usm_valkey_object_read(void *objects, const char *name, void *data, size_t size);
+usm_status usm_valkey_object_write(void *objects, const char *name, const void *data, size_t size);
+
 /* connect.c */
+/* Connects for the caller's thread, which waits in each command: of the server only its answer to the
+ * password is known.  As usm_valkey_connect(), and v->why has the reason. */
+usm_status usm_valkey_meet(usm_valkey_server *v);
 /* Has another server of the cluster tell which server has which slots; v has no connection. */
 void usm_valkey_ask_others(usm_valkey_server *v);
 /* Makes the connection: v->link.  USM_E_AGAIN: the server is loading its data; USM_E_KEY: it wants

@@ -70,24 +70,37 @@ static void name_of(const char *host, size_t n, long port, char name[HOST_ROOM])
                    is_v6 ? "]" : "", port);
 }
 
-usm_valkey_server *usm_valkey_redirect(usm_valkey_store *s, const char *words)
+/* The slot and the address in "MOVED 3999 127.0.0.1:6381"; SLOTS: it is another error. */
+static unsigned long parse_redirect(const char *words, char name[HOST_ROOM])
 {
-    const bool         is_moved = strncmp(words, "MOVED ", 6) == 0;
-    const char        *at, *colon;
-    char               name[HOST_ROOM], *end;
-    unsigned long      slot;
-    usm_valkey_server *v;
+    const bool    is_moved = strncmp(words, "MOVED ", 6) == 0;
+    const char   *at, *colon;
+    char         *end;
+    unsigned long slot;
 
     if (!is_moved && strncmp(words, "ASK ", 4) != 0)
-        return NULL;
+        return SLOTS;
     slot  = strtoul(words + (is_moved ? 6 : 4), &end, 10);
     at    = end + strspn(end, " ");
     colon = strrchr(at, ':');
     if (slot >= SLOTS || !colon || colon == at)
-        return NULL;
+        return SLOTS;
     name_of(at, (size_t)(colon - at), strtol(colon + 1, NULL, 10), name);
-    v = usm_valkey_server_of(s, name);
-    if (v && is_moved)
+    return slot;
+}
+
+bool usm_valkey_moved_to(const char *words, char name[HOST_ROOM])
+{
+    return parse_redirect(words, name) < SLOTS;
+}
+
+usm_valkey_server *usm_valkey_redirect(usm_valkey_store *s, const char *words)
+{
+    char                name[HOST_ROOM];
+    const unsigned long slot = parse_redirect(words, name);
+    usm_valkey_server  *v    = slot < SLOTS ? usm_valkey_server_of(s, name) : NULL;
+
+    if (v && strncmp(words, "MOVED ", 6) == 0)
         usm_store_relaxed(&s->slots[slot], (uint8_t)v->index);
     return v;
 }

@@ -10,62 +10,11 @@
 #include "base/inline/module.h"
 #include "base/inline/plural.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <sys/random.h>
 
-#define SECRET_SIZE ((size_t)4096)
 #define SMALL       ((size_t)256 << 10) /* blocks up to this size need more transfers in flight */
 #define DEPTH_LARGE 16u
-
-/* ---- the password --------------------------------------------------------------------- */
-
-static usm_status read_password(usm_valkey_store *s, const char *path)
-{
-    char          words[128];
-    const int64_t n = s->api->os->secret_read(path, s->password, SECRET_SIZE);
-
-    if (n < 0 && errno == EPERM)
-        return s->api->report(USM_E_KEY,
-                              "USM_VALKEY_PASSWORD_FILE=%.200s belongs to somebody else, or others "
-                              "may read it: chmod 600 %.200s",
-                              path, path);
-    if (n < 0)
-        return s->api->report(USM_E_KEY, "USM_VALKEY_PASSWORD_FILE=%.200s cannot be read: %s", path,
-                              strerror_r(errno, words, sizeof(words)));
-    s->npassword = (size_t)n;
-    while (s->npassword > 0 && strchr("\r\n", s->password[s->npassword - 1]))
-        s->npassword--;
-    if (s->npassword == 0)
-        return s->api->report(USM_E_KEY, "USM_VALKEY_PASSWORD_FILE=%.200s is empty", path);
-    return USM_OK;
-}
-
-static void drop_password(usm_valkey_store *s)
-{
-    s->api->os->secret_unmap(s->password, SECRET_SIZE);
-    s->password = NULL;
-}
-
-static usm_status take_password(usm_valkey_store *s)
-{
-    const usm_host_api *api  = s->api;
-    const char         *path = api->setting("valkey_password_file");
-    usm_status          st   = USM_OK;
-
-    s->password = api->os->secret_map(SECRET_SIZE);
-    if (!s->password)
-        return api->report(USM_E_NO_MEMORY, "no memory for a password");
-    s->npassword = api->take_secret("valkey_password", s->password, SECRET_SIZE);
-    if (s->npassword >= SECRET_SIZE)
-        st =
-            api->report(USM_E_KEY, "USM_VALKEY_PASSWORD is longer than %zu bytes", SECRET_SIZE - 1);
-    else if (s->npassword == 0 && path && *path)
-        st = read_password(s, path);
-    if (st != USM_OK || s->npassword == 0)
-        drop_password(s);
-    return st;
-}
 
 /* ---- open, close ---------------------------------------------------------------------- */
 
@@ -158,7 +107,7 @@ static usm_status valkey_open(const usm_transport_params *params, void **store)
     st = usm_valkey_tls_init(s);
     if (st != USM_OK)
         goto err_locks;
-    st = take_password(s);
+    st = usm_valkey_password_take(s);
     if (st != USM_OK)
         goto err_tls;
     st = start_servers(s);
@@ -168,7 +117,7 @@ static usm_status valkey_open(const usm_transport_params *params, void **store)
     return USM_OK;
 
 err_password:
-    drop_password(s);
+    usm_valkey_password_drop(s);
 err_tls:
     usm_valkey_tls_fini(s);
 err_locks:
@@ -185,7 +134,7 @@ static void valkey_close(void *store)
     if (!s)
         return;
     stop_servers(s);
-    drop_password(s);
+    usm_valkey_password_drop(s);
     usm_valkey_tls_fini(s);
     fini_locks(s);
     s->api->heap_free(s);
@@ -287,6 +236,7 @@ static const usm_transport_ops ops = {
     .abi         = USM_MODULE_ABI,
     .struct_size = sizeof(ops),
     .name        = "valkey",
+    .caps        = USM_TRANSPORT_CAP_OBJECTS,
 
     .open     = valkey_open,
     .close    = valkey_close,
@@ -296,6 +246,12 @@ static const usm_transport_ops ops = {
     .submit   = valkey_submit,
     .sync     = valkey_sync,
     .describe = valkey_describe,
+
+    .objects_open  = usm_valkey_objects_open,
+    .objects_close = usm_valkey_objects_close,
+    .object_size   = usm_valkey_object_size,
+    .object_read   = usm_valkey_object_read,
+    .object_write  = usm_valkey_object_write,
 };
 
 USM_API usm_transport_entry_fn usm_transport_entry;
