@@ -1,6 +1,7 @@
 #!/bin/bash
 # valkey.sh PROGRAM: the sample out_of_core with its data in Valkey or Redis servers of the test: one server;
-# one that is full soon, and the rest on disk; two copies, and one of the servers is killed.
+# one that is full soon, and the rest on disk; two copies, and one of the servers is killed, once as one of
+# two tiers and once as one of two servers of a tier.  What ends leaves no keys.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -eu
@@ -62,15 +63,32 @@ start full "maxmemory 16mb"
 sample "valkey:$folder/full,quota=1G;file:/var/tmp" 1 || fail "a server that is full soon"
 grep -q 'tier file:/var/tmp' "$folder/told" || fail "what found no room did not go to the disk"
 
-# While it is spilling.
-"$cli" -s "$folder/a" flushall >/dev/null # the sample ends without waiting for removals
+left()
+{
+    "$cli" -s "$folder/$1" dbsize
+}
+
+[ "$(left a)" = 0 ] || fail "$(left a) keys are left of a program that has ended"
+[ "$(left full)" = 0 ] || fail "$(left full) keys are left on the server that was full"
+
+# spill_and_kill SPILL: the server a dies while the sample is spilling.
+spill_and_kill()
+{
+    sample "$1" 2 &
+    run=$!
+    for _ in $(seq 1000); do
+        [ "$(left a)" -lt 40 ] || break
+        sleep 0.002
+    done
+    { kill -9 "$a"; wait "$a"; } 2>/dev/null || true
+    wait "$run" || fail "a server was killed, and each block had a copy elsewhere: $1"
+    grep -q "the server $folder/a cannot be reached" "$folder/told" || fail "nothing is said of the dead server: $1"
+    [ "$(left b)" = 0 ] || fail "$(left b) keys are left of a program that has ended: $1"
+}
+
 start b
-sample "valkey:$folder/a,timeout=500;valkey:$folder/b,timeout=500" 2 &
-run=$!
-for _ in $(seq 1000); do
-    [ "$("$cli" -s "$folder/a" dbsize)" -lt 40 ] || break
-    sleep 0.002
-done
-{ kill -9 "$a"; wait "$a"; } 2>/dev/null || true
-wait "$run" || fail "a server was killed, and each block had a copy elsewhere"
-grep -q "the server $folder/a cannot be reached" "$folder/told" || fail "nothing is said of the dead server"
+spill_and_kill "valkey:$folder/a,timeout=500;valkey:$folder/b,timeout=500"
+rm -f "$folder/a"
+start a
+a=$pid
+spill_and_kill "valkey:$folder/a,$folder/b,timeout=500"

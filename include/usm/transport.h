@@ -30,7 +30,9 @@ typedef enum usm_transport_cap {
     USM_TRANSPORT_CAP_PROGRESS = 1u << 2, /* progress, wait_fd: transfers may end only there */
     USM_TRANSPORT_CAP_PLACES   = 1u << 3, /* places, place: replica targets                  */
     USM_TRANSPORT_CAP_JOB      = 1u << 4, /* attach to job_describe                          */
-    USM_TRANSPORT_CAP_OBJECTS  = 1u << 5  /* objects_open to object_write: values by name    */
+    USM_TRANSPORT_CAP_OBJECTS  = 1u << 5, /* objects_open to object_write: values by name    */
+    USM_TRANSPORT_CAP_SPREADS  = 1u << 6  /* with PLACES: may be opened without place_changed.
+                                             Then it has one place, and spreads blocks itself */
 } usm_transport_cap;
 
 /** State of a replica target ("place"): a part of a store that fails

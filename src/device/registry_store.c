@@ -115,8 +115,8 @@ static usm_status check_transport(const slot *s, const usm_transport_ops *ops)
 {
     head     table = {ops->abi, ops->struct_size, NULL};
     uint32_t known = USM_TRANSPORT_CAP_HOMES | USM_TRANSPORT_CAP_REGISTER |
-                     USM_TRANSPORT_CAP_PROGRESS | USM_TRANSPORT_CAP_PLACES |
-                     USM_TRANSPORT_CAP_JOB | USM_TRANSPORT_CAP_OBJECTS;
+                     USM_TRANSPORT_CAP_PROGRESS | USM_TRANSPORT_CAP_PLACES | USM_TRANSPORT_CAP_JOB |
+                     USM_TRANSPORT_CAP_OBJECTS | USM_TRANSPORT_CAP_SPREADS;
     usm_status st;
 
     if (table.abi == USM_MODULE_ABI && table.struct_size == sizeof *ops)

@@ -211,9 +211,9 @@ void usm__replicas_forget(usm__tiers *t, usm__copy *copy)
 
 /* ---- creation ------------------------------------------------------------------------------- */
 
-/* Without loading a module: the transports that are built in or loaded are known, and "mpi" by its
- * name. */
-static bool has_places(const char *name)
+/* Whether it cannot be used without replica targets.  Without loading a module: the transports that
+ * are built in or loaded are known, and "mpi" by its name. */
+static bool needs_places(const char *name)
 {
     usm__registry_store list[TRANSPORTS_MAX];
     size_t              n = usm__registry_transports(list, TRANSPORTS_MAX);
@@ -224,7 +224,8 @@ static bool has_places(const char *name)
         if (strcmp(list[i].name, name) == 0 && list[i].path[0] != '\0') {
             const usm_transport_ops *ops = usm__registry_transport(name);
 
-            return ops && (ops->caps & USM_TRANSPORT_CAP_PLACES);
+            return ops && (ops->caps & USM_TRANSPORT_CAP_PLACES) &&
+                   !(ops->caps & USM_TRANSPORT_CAP_SPREADS);
         }
     return false;
 }
@@ -237,7 +238,7 @@ usm_status usm__replicas_create(usm__tiers *t)
     usm__replicas *r;
 
     for (unsigned i = 0; i < t->n; i++)
-        places |= has_places(t->list[i].transport);
+        places |= needs_places(t->list[i].transport);
     if (setting && setting[0] >= '1' && setting[0] <= '0' + USM__REPLICAS_MAX)
         wanted = (unsigned)(setting[0] - '0');
     else if (places)

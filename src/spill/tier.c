@@ -223,7 +223,8 @@ static usm_status open_store(usm__tier *tier)
 
     if (!ops)
         return usm_last_status();
-    if ((ops->caps & USM_TRANSPORT_CAP_PLACES) && !t->replicas)
+    if ((ops->caps & USM_TRANSPORT_CAP_PLACES) && !(ops->caps & USM_TRANSPORT_CAP_SPREADS) &&
+        !t->replicas)
         return usm__fail(USM_E_SETTING,
                          "tier %s has several replica targets, which was not known when its "
                          "buffers were created: set USM_SPILL_REPLICAS to 1 or 2",

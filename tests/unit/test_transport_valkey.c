@@ -229,15 +229,65 @@ static void what_is_forgotten_goes(void)
     munmap(data, BLOCK);
 }
 
-static void store_and_die(void)
+static void store_some(const char *config)
 {
-    void *store = open_one("ttl=3");
+    void *store = open_one(config);
     char *data  = pages(BLOCK);
 
     CHECK_INT(ops->reserve(store, 0, 20), USM_OK);
     for (uint64_t b = 0; b < 20; b++)
         store_block(store, b, data);
+}
+
+static void store_and_die(void)
+{
+    store_some("ttl=3");
     (void)raise(SIGKILL);
+}
+
+static void store_and_return(void)
+{
+    store_some("");
+    exit(0); /* without closing it */
+}
+
+static void store_and_stop(void)
+{
+    store_some("ttl=3");
+    _exit(0);
+}
+
+static void store_and_leave_a_child(void)
+{
+    pid_t child;
+
+    store_some("");
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        exit(0); /* the keys are its parent's */
+    CHECK(waitpid(child, NULL, 0) == child);
+    CHECK_IN(":20", server_say(&one, "DBSIZE"));
+    exit(0);
+}
+
+static void a_process_that_ends_leaves_nothing(void)
+{
+    char key[200];
+    long left;
+
+    start();
+    (void)plain_child(store_and_return, NULL);
+    CHECK_IN(":0", server_say(&one, "DBSIZE"));
+    (void)plain_child(store_and_leave_a_child, NULL);
+    CHECK_IN(":0", server_say(&one, "DBSIZE"));
+    (void)plain_child(store_and_stop, NULL);
+    CHECK_IN(":20", server_say(&one, "DBSIZE"));
+    (void)snprintf(key, sizeof(key), "TTL %s", strchr(server_say(&one, "RANDOMKEY"), '\n') + 1);
+    key[strcspn(key, "\r")] = '\0';
+    left                    = strtol(server_say(&one, key) + 1, NULL, 10);
+    CHECK(left >= 0 && left <= 3); /* seconds; -1 would be for ever */
+    module_clean();
 }
 
 /* A store that lives goes on having its keys, beyond their life. */
@@ -500,6 +550,160 @@ static void a_silent_server_is_given_up_in_time(void)
     munmap(back, BLOCK);
 }
 
+/* ---- servers as places -------------------------------------------------------------------- */
+
+enum { NEWS_MAX = 32 };
+static struct {
+    pthread_mutex_t lock;
+    unsigned        n;
+    uint32_t        place[NEWS_MAX];
+    usm_place_state state[NEWS_MAX];
+} news = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void on_place(void *arg, uint32_t place, usm_place_state state)
+{
+    CHECK(arg == &news);
+    (void)pthread_mutex_lock(&news.lock);
+    CHECK(news.n < NEWS_MAX);
+    news.place[news.n]   = place;
+    news.state[news.n++] = state;
+    (void)pthread_mutex_unlock(&news.lock);
+}
+
+/* The i-th change of a state, when it comes. */
+static void await_news(unsigned i, uint32_t place, usm_place_state state)
+{
+    bool there = false;
+
+    for (int turn = 0; turn < 20000 && !there; turn++) {
+        (void)pthread_mutex_lock(&news.lock);
+        there = news.n > i;
+        (void)pthread_mutex_unlock(&news.lock);
+        if (!there)
+            module_sleep_ms(1);
+    }
+    CHECK(there);
+    CHECK_INT(news.place[i], place);
+    CHECK_INT(news.state[i], state);
+}
+
+static usm_place_state state_of(void *store, uint32_t place)
+{
+    usm_transport_place info;
+
+    CHECK_INT(ops->place(store, place, &info), USM_OK);
+    return info.state;
+}
+
+static void *open_places(const char *text)
+{
+    const usm_transport_params params = {.struct_size   = sizeof(params),
+                                         .api           = &module_api,
+                                         .config        = text,
+                                         .block_size    = BLOCK,
+                                         .place_changed = on_place,
+                                         .user          = &news};
+    void                      *store  = NULL;
+
+    news.n = 0;
+    CHECK_INT(ops->open(&params, &store), USM_OK);
+    return store;
+}
+
+static uint64_t in_place(uint64_t place, uint64_t slot)
+{
+    return place << 48 | slot;
+}
+
+static void each_server_is_a_place(void)
+{
+    enum { N = 30 };
+    char                text[300], domain[64], *data = pages(BLOCK);
+    usm_transport_place info;
+    void               *store;
+
+    start();
+    server_start(&two, NULL);
+    CHECK_IN("+OK", server_say(&two, "CONFIG SET maxmemory 1gb"));
+    (void)snprintf(text, sizeof(text), "%s,%s", one.path, two.path);
+    store = open_places(text);
+    CHECK_INT(ops->places(store), 2);
+    CHECK_INT(ops->place(store, 1, &info), USM_OK);
+    (void)snprintf(domain, sizeof(domain), "%s", info.domain);
+    CHECK(strncmp(domain, "valkey /", 8) == 0);
+    CHECK_INT(ops->place(store, 0, &info), USM_OK);
+    CHECK(strcmp(domain, info.domain) != 0); /* however long the names are */
+    CHECK(info.capacity == UINT64_MAX);
+    CHECK_INT(ops->place(store, 1, &info), USM_OK);
+    CHECK(info.capacity == (uint64_t)1 << 30);
+    CHECK_INT(ops->place(store, 2, &info), USM_E_INVALID);
+    CHECK_INT(ops->reserve(store, in_place(1, 0), N), USM_OK);
+    CHECK_INT(ops->reserve(store, in_place(0, 0), 1), USM_OK);
+    CHECK_INT(ops->reserve(store, in_place(2, 0), 1), USM_E_INVALID);
+    for (uint64_t b = 0; b < N; b++) {
+        fill(data, b, 1, 0, BLOCK);
+        store_block(store, in_place(1, b), data);
+    }
+    fill(data, 0, 0, 0, BLOCK);
+    store_block(store, in_place(0, 0), data);
+    check_keys(&one, ":1\r");
+    check_keys(&two, ":30");
+    for (uint64_t b = 0; b < N; b++) {
+        fetch_block(store, in_place(1, b), data);
+        CHECK(is_filled(data, b, 1, 0, BLOCK));
+    }
+    ops->forget(store, in_place(1, 10), 20);
+    check_keys(&two, ":10");
+    CHECK_INT(transfer(store, USM_TRANSFER_FETCH, in_place(2, 0), data), USM_E_INVALID);
+    ops->close(store);
+    check_keys(&one, ":0");
+    check_keys(&two, ":0");
+    CHECK_INT(news.n, 0);
+    server_kill(&two);
+    module_clean();
+    munmap(data, BLOCK);
+}
+
+/* A server that is silent keeps its place; one that comes back empty is another one. */
+static void places_go_and_come(void)
+{
+    char  text[300], *data = pages(BLOCK);
+    void *store;
+
+    start();
+    server_start(&two, NULL);
+    (void)snprintf(text, sizeof(text), "%s,%s,timeout=100,quota=1M", one.path, two.path);
+    store = open_places(text);
+    CHECK_INT(ops->reserve(store, in_place(1, 0), 16), USM_OK);
+    store_block(store, in_place(1, 0), data);
+    CHECK(kill(two.pid, SIGSTOP) == 0);
+    CHECK_INT(transfer(store, USM_TRANSFER_FETCH, in_place(1, 0), data), USM_E_IO);
+    await_news(0, 1, USM_PLACE_SLOW);
+    await_news(1, 1, USM_PLACE_LEAVING);
+    CHECK_INT(state_of(store, 1), USM_PLACE_LEAVING);
+    CHECK(kill(two.pid, SIGCONT) == 0);
+    await_news(2, 1, USM_PLACE_UP);
+    fetch_block(store, in_place(1, 0), data);
+    server_kill(&two);
+    await_news(3, 1, USM_PLACE_SLOW);
+    await_news(4, 1, USM_PLACE_LEAVING);
+    CHECK_INT(state_of(store, 0), USM_PLACE_UP);
+    server_restart(&two, NULL);
+    await_news(5, 1, USM_PLACE_LOST);
+    await_news(6, 2, USM_PLACE_UP);
+    CHECK_INT(ops->places(store), 3);
+    CHECK_INT(state_of(store, 1), USM_PLACE_LOST);
+    CHECK_INT(state_of(store, 2), USM_PLACE_UP);
+    CHECK_INT(ops->reserve(store, in_place(2, 0), 16), USM_OK); /* what was lost counts no more */
+    store_block(store, in_place(2, 0), data);
+    check_keys(&two, ":1\r");
+    ops->close(store);
+    check_keys(&two, ":0");
+    server_kill(&two);
+    module_clean();
+    munmap(data, BLOCK);
+}
+
 /* ---- faults ------------------------------------------------------------------------------ */
 
 static void each_step_may_fail(void)
@@ -605,6 +809,7 @@ static const plain_case cases[] = {
     CASE(people_are_told_what_it_is),
     CASE(a_quota_is_kept),
     CASE(what_is_forgotten_goes),
+    CASE(a_process_that_ends_leaves_nothing),
     CASE(a_killed_process_leaves_nothing_for_long),
     CASE(a_full_server_is_an_answer),
     CASE(a_refusal_has_the_servers_words),
@@ -612,6 +817,8 @@ static const plain_case cases[] = {
     CASE(a_server_that_dies_is_told_and_comes_back_empty),
     CASE(a_connection_that_is_cut_is_made_again),
     CASE(a_silent_server_is_given_up_in_time),
+    CASE(each_server_is_a_place),
+    CASE(places_go_and_come),
     CASE(each_step_may_fail),
     CASE(certificates_are_checked),
     {NULL, NULL},

@@ -114,7 +114,7 @@ static void put_remove(usm_valkey_server *v, uint64_t block)
 static void put_whole(usm_valkey_server *v, usm_transfer *t)
 {
     put(&v->batch, "*5\r\n$3\r\nSET\r\n");
-    put_key(v, &v->batch, t->block);
+    put_key(v, &v->batch, usm_valkey_piece_of(t)->block);
     put_data(&v->batch, t);
     put(&v->batch, "$2\r\nEX\r\n");
     put_number(&v->batch, v->store->config.ttl_s);
@@ -124,12 +124,12 @@ static void put_whole(usm_valkey_server *v, usm_transfer *t)
 static void put_part(usm_valkey_server *v, usm_transfer *t)
 {
     put(&v->batch, "*1\r\n$5\r\nMULTI\r\n");
-    put_expire(v, t->block);
+    put_expire(v, usm_valkey_piece_of(t)->block);
     put(&v->batch, "*4\r\n$8\r\nSETRANGE\r\n");
-    put_key(v, &v->batch, t->block);
+    put_key(v, &v->batch, usm_valkey_piece_of(t)->block);
     put_number(&v->batch, t->offset);
     put_data(&v->batch, t);
-    put_expire(v, t->block);
+    put_expire(v, usm_valkey_piece_of(t)->block);
     put(&v->batch, "*1\r\n$4\r\nEXEC\r\n");
     for (int i = 0; i < 4; i++)
         note_sent(v, USM_VALKEY_QUEUED, NULL);
@@ -141,7 +141,7 @@ static void put_store(usm_valkey_server *v, usm_transfer *t)
     usm_valkey_piece *piece = usm_valkey_piece_of(t);
     const bool        whole = t->size == v->store->block_size;
     bool              is_stale;
-    const bool        had = usm_valkey_note_store(v->store, t->block, &is_stale);
+    const bool had = usm_valkey_note_store(v->store, usm_valkey_piece_of(t)->block, &is_stale);
 
     if (!piece->was_sent) /* a repetition does not know whether the first attempt made the key */
         piece->creates = !had;
@@ -151,7 +151,7 @@ static void put_store(usm_valkey_server *v, usm_transfer *t)
         return;
     }
     if (is_stale)
-        put_remove(v, t->block);
+        put_remove(v, usm_valkey_piece_of(t)->block);
     put_part(v, t);
 }
 
@@ -159,10 +159,10 @@ static void put_fetch(usm_valkey_server *v, usm_transfer *t)
 {
     if (t->size == v->store->block_size) {
         put(&v->batch, "*2\r\n$3\r\nGET\r\n");
-        put_key(v, &v->batch, t->block);
+        put_key(v, &v->batch, usm_valkey_piece_of(t)->block);
     } else {
         put(&v->batch, "*4\r\n$8\r\nGETRANGE\r\n");
-        put_key(v, &v->batch, t->block);
+        put_key(v, &v->batch, usm_valkey_piece_of(t)->block);
         put_number(&v->batch, t->offset);
         put_number(&v->batch, t->offset + t->size - 1);
     }
@@ -355,7 +355,7 @@ static void note_lost(usm_valkey_server *v)
                        v->name, (unsigned)v->store->config.ttl_s);
 }
 
-static usm_status refuse(const usm_valkey_server *v, const usm_transfer *t, const char *words)
+static usm_status refuse(const usm_valkey_server *v, usm_transfer *t, const char *words)
 {
     const usm_host_api *api      = v->store->api;
     const bool          is_store = t->op == USM_TRANSFER_STORE;
@@ -366,16 +366,17 @@ static usm_status refuse(const usm_valkey_server *v, const usm_transfer *t, cons
                            "or name another tier in USM_SPILL",
                            v->name, t->size, words);
     return api->report(USM_E_IO, "the server %s refuses to %s %zu bytes of block %llu: %s", v->name,
-                       is_store ? "store" : "fetch", t->size, (unsigned long long)t->block, words);
+                       is_store ? "store" : "fetch", t->size,
+                       (unsigned long long)usm_valkey_piece_of(t)->block, words);
 }
 
-static usm_status lose(usm_valkey_server *v, const usm_transfer *t)
+static usm_status lose(usm_valkey_server *v, usm_transfer *t)
 {
     note_lost(v);
     return v->store->api->report(USM_E_IO,
                                  "the server %s no longer has block %llu: it evicted it, was "
                                  "restarted, or did not hear of this process for %u s",
-                                 v->name, (unsigned long long)t->block,
+                                 v->name, (unsigned long long)usm_valkey_piece_of(t)->block,
                                  (unsigned)v->store->config.ttl_s);
 }
 
@@ -399,7 +400,7 @@ static usm_status judge(usm_valkey_server *v, const usm_valkey_sent *sent)
         return refuse(v, t, "its reply makes no sense");
     if (sent->kind != USM_VALKEY_PART || r->first == 1 || usm_valkey_piece_of(t)->creates)
         return USM_OK;
-    usm_valkey_drop(v->store, t->block);
+    usm_valkey_drop(v->store, usm_valkey_piece_of(t)->block);
     return lose(v, t);
 }
 

@@ -175,10 +175,12 @@ static usm_status look_at_info(usm_valkey_server *v, const char *info)
     if (find(info, "role", text, sizeof(text)) && strcmp(text, "master") != 0)
         return fail(v, USM_E_IO, "it is a replica, which takes no stores; name its master");
     if (find(info, "run_id", text, sizeof(text))) {
-        if (v->run_id[0] && strcmp(v->run_id, text) != 0)
+        if (v->run_id[0] && strcmp(v->run_id, text) != 0) {
+            v->is_reborn = true;
             v->store->api->log(USM_LOG_WARN,
                                "the server %s was restarted: what was spilled there may be gone",
                                v->name);
+        }
         (void)snprintf(v->run_id, sizeof(v->run_id), "%.47s", text);
     }
     return USM_OK;

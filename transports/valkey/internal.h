@@ -6,6 +6,8 @@
  *     password.c  the password, from the environment or a file
  *     config.c    the text after "valkey:"
  *     slots.c     which server a block is on; clusters
+ *     exit.c      the end of the process
+ *     places.c    servers as replica targets
  *     room.c      which blocks are reserved, stored, or to be removed; the quota
  *     connect.c   a connection: TLS, password, what the server says of itself
  *     wire.c      its bytes, as they are or by TLS
@@ -31,6 +33,7 @@
 #define PAGE_SIZE    ((size_t)4096) /* of transfers */
 #define SERVERS_MAX  64u
 #define HOSTS_MAX    16u    /* that USM_SPILL may name */
+#define PLACES_MAX   128u   /* HOSTS_MAX servers, eight lives each */
 #define SLOTS        16384u /* of a cluster */
 #define HOST_ROOM    256u
 #define REASON_ROOM  256u
@@ -116,9 +119,11 @@ typedef struct usm_valkey_server {
     usm_status    status;              /* of the first connection */
     char          reason[REASON_ROOM]; /* of that status          */
     /* changed by the thread, read by any */
-    _Atomic(bool)     is_connected;
-    _Atomic(uint64_t) lost;    /* blocks that the server no longer had */
-    _Atomic(uint64_t) maximum; /* bytes that it may hold (maxmemory); 0: no limit */
+    _Atomic(bool)            is_connected;
+    _Atomic(uint64_t)        lost;    /* blocks that the server no longer had */
+    _Atomic(uint64_t)        maximum; /* bytes that it may hold (maxmemory); 0: no limit */
+    _Atomic(unsigned)        place;   /* its number as a replica target                  */
+    _Atomic(usm_place_state) place_state;
     /* of the thread alone */
     redisContext             *link;      /* NULL: not connected                    */
     struct ssl_st            *ssl;       /* the link's, when it is by TLS; else NULL */
@@ -138,10 +143,10 @@ typedef struct usm_valkey_server {
     uint64_t         heard_ns, down_ns, retry_ns, renew_ns;
     uint64_t         hold_ns;  /* until then no transfers are sent: the cluster is down */
     uint64_t         renew_at; /* the next block to be renewed; UINT64_MAX: no round is under way */
-    long long        client_id, old_client_id; /* at the server; 0: unknown */
-    char             run_id[48];               /* of the server's process   */
-    char             why[REASON_ROOM];         /* there is no connection    */
-    bool             warned_policy, warned_lost;
+    long long        client_id, old_client_id;              /* at the server; 0: unknown */
+    char             run_id[48];                            /* of the server's process   */
+    char             why[REASON_ROOM];                      /* there is no connection    */
+    bool             warned_policy, warned_lost, is_reborn; /* is_reborn: it has lost its memory */
 } usm_valkey_server;
 
 struct usm_valkey_store {
@@ -151,13 +156,20 @@ struct usm_valkey_store {
     usm_valkey_config  config;
     char              *password; /* of os->secret_map(); NULL: none */
     size_t             npassword;
-    struct ssl_ctx_st *tls;  /* NULL: without TLS */
-    uint64_t           id;   /* random; a part of each key */
-    usm_valkey_room    room; /* has a lock of its own */
-    pthread_mutex_t    lock; /* of the list of servers */
+    struct ssl_ctx_st *tls;       /* NULL: without TLS */
+    uint64_t           id;        /* random; a part of each key */
+    pid_t              owner;     /* the process that opened it  */
+    usm_valkey_store  *next_open; /* exit.c's                    */
+    void (*place_changed)(void *user, uint32_t place, usm_place_state state); /* NULL: no places */
+    void           *user;
+    unsigned        stride; /* most places                               */
+    usm_valkey_room room;   /* has a lock of its own */
+    pthread_mutex_t lock;   /* of the list of servers */
     /* changed under the lock; the first nservers are fixed and read without it */
     usm_valkey_server *servers[SERVERS_MAX];
     _Atomic(unsigned)  nservers;
+    _Atomic(unsigned)  nplaces; /* each is the memory of a server in one of its lives */
+    _Atomic(uint8_t)   place_server[PLACES_MAX];
     bool               is_closing; /* under the lock: none is added any more */
     /* atomic; of a cluster */
     _Atomic(bool)    is_cluster;
@@ -166,6 +178,7 @@ struct usm_valkey_store {
 
 /* The transport's data in a transfer. */
 typedef struct usm_valkey_piece {
+    uint64_t block;    /* its number in the store: places.c */
     uint32_t attempts; /* connections that were lost with it in flight */
     uint32_t redirects;
     bool     creates; /* it stores a part of a block that has no key  */
@@ -211,21 +224,43 @@ bool usm_valkey_split(const char *name, char *host, size_t room, int *port);
 /* room.c */
 usm_status usm_valkey_room_init(usm_valkey_store *s);
 void       usm_valkey_room_fini(usm_valkey_store *s);
-usm_status usm_valkey_reserve(usm_valkey_store *s, uint64_t first, uint64_t n);
+/* Blocks are numbers of the store: n of them, from `first` on, by `step`. */
+usm_status usm_valkey_reserve(usm_valkey_store *s, uint64_t first, uint64_t n, uint64_t step);
 /* Bytes that the quota and all servers allow; UINT64_MAX: no limit is known. */
 uint64_t usm_valkey_limit(usm_valkey_store *s);
 /* Returns whether a server has to be told. */
-bool usm_valkey_forget(usm_valkey_store *s, uint64_t first, uint64_t n);
+bool usm_valkey_forget(usm_valkey_store *s, uint64_t first, uint64_t n, uint64_t step);
+/* Forgets all blocks of a place whose memory is gone. */
+void usm_valkey_room_drop_place(usm_valkey_store *s, unsigned place);
 /* The block is about to be stored.  Returns whether it has a key; *is_stale: an old key of it is
  * to be removed first, which the caller does. */
 bool usm_valkey_note_store(usm_valkey_store *s, uint64_t block, bool *is_stale);
-/* The block's key has other bytes than were stored and is to be removed; the block is not forgotten,
- * so it is missing from now on. */
+/* The block's key has other bytes than were stored and is to be removed; the block is not
+ * forgotten, so it is missing from now on. */
 void usm_valkey_drop(usm_valkey_store *s, uint64_t block);
 /* The first stale block of the server from `block` on, which the caller removes; the first stored
  * one.  False: there is none. */
 bool usm_valkey_next_stale(usm_valkey_store *s, unsigned server, uint64_t *block);
 bool usm_valkey_next_stored(usm_valkey_store *s, unsigned server, uint64_t *block);
+
+/* places.c: as in the table (usm/transport.h). */
+uint32_t   usm_valkey_places(void *store);
+usm_status usm_valkey_place(void *store, uint32_t place, usm_transport_place *info);
+/* Before there are servers. */
+void usm_valkey_places_init(usm_valkey_store *s, const usm_transport_params *params);
+/* The block's number in the store; false: there is no such place. */
+bool usm_valkey_number(const usm_valkey_store *s, uint64_t block, uint64_t *number);
+/* The server's thread notifies the engine; it must hold no lock, and be ready for transfers. */
+void usm_valkey_place_enter(usm_valkey_server *v, usm_place_state state);
+/* The server has lost its memory: it is another place from now on. */
+void usm_valkey_place_reborn(usm_valkey_server *v);
+
+/* exit.c.  While a store is in its list, the end of the process removes what it has stored. */
+void usm_valkey_exit_add(usm_valkey_store *s);
+void usm_valkey_exit_remove(usm_valkey_store *s);
+
+/* valkey.c.  Removes what the store has at its servers, and ends their threads. */
+void usm_valkey_stop_servers(usm_valkey_store *s);
 
 /* slots.c */
 /* The length of the block's key. */
@@ -253,8 +288,8 @@ usm_status usm_valkey_object_read(void *objects, const char *name, void *data, s
 usm_status usm_valkey_object_write(void *objects, const char *name, const void *data, size_t size);
 
 /* connect.c */
-/* Connects for the caller's thread, which waits in each command: of the server only its answer to the
- * password is known.  As usm_valkey_connect(), and v->why has the reason. */
+/* Connects for the caller's thread, which waits in each command: of the server only its answer to
+ * the password is known.  As usm_valkey_connect(), and v->why has the reason. */
 usm_status usm_valkey_meet(usm_valkey_server *v);
 /* Has another server of the cluster tell which server has which slots; v has no connection. */
 void usm_valkey_ask_others(usm_valkey_server *v);

@@ -70,7 +70,7 @@ uint64_t usm_valkey_limit(usm_valkey_store *s)
     return sum < s->config.quota ? sum : s->config.quota;
 }
 
-usm_status usm_valkey_reserve(usm_valkey_store *s, uint64_t first, uint64_t n)
+usm_status usm_valkey_reserve(usm_valkey_store *s, uint64_t first, uint64_t n, uint64_t step)
 {
     usm_valkey_room *r    = &s->room;
     const uint64_t   most = usm_valkey_limit(s);
@@ -78,31 +78,31 @@ usm_status usm_valkey_reserve(usm_valkey_store *s, uint64_t first, uint64_t n)
     usm_status       st   = USM_OK;
 
     (void)pthread_mutex_lock(&r->lock);
-    if (n > UINT64_MAX - first || !cover(s, first + n)) {
+    if (n > (UINT64_MAX - first) / step || !cover(s, first + n * step)) {
         st = s->api->report(USM_E_NO_MEMORY, "no memory for the table of a store");
     } else {
-        for (uint64_t i = first; i < first + n; i++)
-            more += !has(r->used, i);
+        for (uint64_t i = 0; i < n; i++)
+            more += !has(r->used, first + i * step);
         if (more > 0 && (usm_load_relaxed(&r->nused) + more) > most / s->block_size)
             st = s->api->report(USM_E_SPILL_FULL,
                                 "%llu MiB are all that the quota and the servers allow; raise "
                                 "quota= of USM_SPILL, or maxmemory of the servers",
                                 (unsigned long long)(most >> 20));
         else
-            for (uint64_t i = first; i < first + n; i++)
-                set(r->used, &r->nused, i, true);
+            for (uint64_t i = 0; i < n; i++)
+                set(r->used, &r->nused, first + i * step, true);
     }
     (void)pthread_mutex_unlock(&r->lock);
     return st;
 }
 
-bool usm_valkey_forget(usm_valkey_store *s, uint64_t first, uint64_t n)
+bool usm_valkey_forget(usm_valkey_store *s, uint64_t first, uint64_t n, uint64_t step)
 {
     usm_valkey_room *r       = &s->room;
     bool             is_news = false;
 
     (void)pthread_mutex_lock(&r->lock);
-    for (uint64_t i = first; i < r->nbits && i - first < n; i++) {
+    for (uint64_t i = first; i < r->nbits && n > 0; i += step, n--) {
         set(r->used, &r->nused, i, false);
         if (!has(r->stored, i))
             continue;
@@ -112,6 +112,19 @@ bool usm_valkey_forget(usm_valkey_store *s, uint64_t first, uint64_t n)
     }
     (void)pthread_mutex_unlock(&r->lock);
     return is_news;
+}
+
+void usm_valkey_room_drop_place(usm_valkey_store *s, unsigned place)
+{
+    usm_valkey_room *r = &s->room;
+
+    (void)pthread_mutex_lock(&r->lock);
+    for (uint64_t i = place; i < r->nbits; i += s->stride) {
+        set(r->used, &r->nused, i, false);
+        set(r->stored, &r->nstored, i, false);
+        set(r->stale, &r->nstale, i, false);
+    }
+    (void)pthread_mutex_unlock(&r->lock);
 }
 
 bool usm_valkey_note_store(usm_valkey_store *s, uint64_t block, bool *is_stale)

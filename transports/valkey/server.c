@@ -219,6 +219,7 @@ static void lose(usm_valkey_server *v)
     v->refusal[0]                 = '\0';
     v->down_ns                    = is_silent ? v->heard_ns : now;
     v->retry_ns                   = now;
+    usm_valkey_place_enter(v, USM_PLACE_SLOW);
 }
 
 static void set_connected(usm_valkey_server *v)
@@ -227,6 +228,10 @@ static void set_connected(usm_valkey_server *v)
     v->renew_ns = v->heard_ns; /* time has passed */
     v->renew_at = NEVER;
     usm_store_relaxed(&v->is_connected, true);
+    if (v->is_reborn)
+        usm_valkey_place_reborn(v);
+    v->is_reborn = false;
+    usm_valkey_place_enter(v, USM_PLACE_UP);
 }
 
 /* What another server has by now goes there. */
@@ -240,7 +245,7 @@ static void pass_on(usm_valkey_server *v)
     v->waiting      = NULL;
     v->waiting_tail = &v->waiting;
     for (; list; list = next) {
-        const unsigned to = usm_valkey_route(v->store, list->block);
+        const unsigned to = usm_valkey_route(v->store, usm_valkey_piece_of(list)->block);
 
         next = list->next;
         if (to != v->index) {
@@ -253,13 +258,19 @@ static void pass_on(usm_valkey_server *v)
     }
 }
 
+static void give_up(usm_valkey_server *v)
+{
+    fail_waiting(v);
+    usm_valkey_place_enter(v, USM_PLACE_LEAVING);
+}
+
 static void reconnect(usm_valkey_server *v)
 {
     const uint64_t fails_ns = v->down_ns + usm_valkey_timeout_ns(v);
     uint64_t       now      = usm_valkey_now();
 
     if (now >= fails_ns)
-        fail_waiting(v);
+        give_up(v);
     if (now >= v->retry_ns) {
         if (usm_valkey_connect(v) == USM_OK) {
             set_connected(v);
@@ -269,7 +280,7 @@ static void reconnect(usm_valkey_server *v)
         now         = usm_valkey_now();
         v->retry_ns = now + RETRY_NS;
         if (now >= fails_ns)
-            fail_waiting(v);
+            give_up(v);
     }
     (void)sleep_until(v, v->waiting && fails_ns < v->retry_ns ? fails_ns : v->retry_ns);
 }
@@ -399,10 +410,12 @@ usm_status usm_valkey_server_create(usm_valkey_store *s, unsigned index, const c
 
     if (!v)
         return api->report(USM_E_NO_MEMORY, "no memory for a connection to the server %s", name);
-    v->index      = index;
-    v->is_named   = index < s->config.nhosts && strcmp(s->config.hosts[index], name) == 0;
-    v->has_thread = true;
-    error         = api->os->thread(serve, v, "usm-valkey");
+    v->index       = index;
+    v->place       = index;
+    v->place_state = USM_PLACE_UP;
+    v->is_named    = index < s->config.nhosts && strcmp(s->config.hosts[index], name) == 0;
+    v->has_thread  = true;
+    error          = api->os->thread(serve, v, "usm-valkey");
     if (error) {
         usm_valkey_server_destroy(v);
         return api->report(error == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM,

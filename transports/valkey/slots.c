@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which server a block is on.  Independent servers get blocks in turn.  In a cluster the key decides:
+/* Which server a block is on.  Independent servers get blocks in turn, or are places (places.c).  In a cluster the key decides:
  * it belongs to one of 16384 slots (CRC16), each slot to a server, and the store has a map of that.
  *
  *     learned whole    from CLUSTER SLOTS: by the first connection, and when a server is lost, from
@@ -38,7 +38,7 @@ unsigned usm_valkey_route(usm_valkey_store *s, uint64_t block)
     char key[KEY_ROOM];
 
     if (!usm_load_acquire(&s->is_cluster))
-        return (unsigned)(block % s->config.nhosts);
+        return usm_load_relaxed(&s->place_server[block % s->stride]);
     return usm_load_relaxed(&s->slots[slot_of(key, usm_valkey_key(s, block, key))]);
 }
 

@@ -2,9 +2,10 @@
 /* The transport over Valkey and Redis servers: blocks as values under keys of this process.  This
  * file has the table; internal.h lists the other parts.
  *
- * With several servers, block n is on server n modulo their number, in a cluster on the one that has
- * the key's slot (slots.c).  Blocks in two places at once are copies of two tiers (USM_SPILL_REPLICAS).  A key is "prefix:random number of the store:block",
- * so that no two programs, and no two stores of one, share a key. */
+ * With several servers, block n is on server n modulo their number, in a cluster on the one that
+ * has the key's slot (slots.c); where the engine keeps copies (USM_SPILL_REPLICAS), each server is a
+ * place of its own (places.c).  A key is "prefix:random number of the store:block", so that no two
+ * programs, and no two stores of one, share a key. */
 #include "internal.h"
 
 #include "base/inline/module.h"
@@ -18,13 +19,18 @@
 
 /* ---- open, close ---------------------------------------------------------------------- */
 
-static void stop_servers(usm_valkey_store *s)
+void usm_valkey_stop_servers(usm_valkey_store *s)
 {
     (void)pthread_mutex_lock(&s->lock);
     s->is_closing = true;
     (void)pthread_mutex_unlock(&s->lock);
     for (unsigned i = 0; i < usm_load_acquire(&s->nservers); i++)
         usm_valkey_server_stop(s->servers[i]);
+}
+
+static void end_servers(usm_valkey_store *s)
+{
+    usm_valkey_stop_servers(s);
     for (unsigned i = 0; i < usm_load_acquire(&s->nservers); i++)
         usm_valkey_server_destroy(s->servers[i]);
 }
@@ -44,7 +50,7 @@ static usm_status start_servers(usm_valkey_store *s)
     for (unsigned i = 0; i < s->config.nhosts && st == USM_OK; i++)
         st = usm_valkey_server_await(s->servers[i]);
     if (st != USM_OK)
-        stop_servers(s);
+        end_servers(s);
     return st;
 }
 
@@ -63,6 +69,7 @@ static usm_status prepare(usm_valkey_store *s, const usm_transport_params *param
         return st;
     if (getrandom(&s->id, sizeof(s->id), 0) != (ssize_t)sizeof(s->id))
         return api->report(USM_E_SYSTEM, "the system gives no random number");
+    usm_valkey_places_init(s, params);
     return USM_OK;
 }
 
@@ -113,6 +120,7 @@ static usm_status valkey_open(const usm_transport_params *params, void **store)
     st = start_servers(s);
     if (st != USM_OK)
         goto err_password;
+    usm_valkey_exit_add(s);
     *store = s;
     return USM_OK;
 
@@ -133,7 +141,8 @@ static void valkey_close(void *store)
 
     if (!s)
         return;
-    stop_servers(s);
+    usm_valkey_exit_remove(s);
+    end_servers(s);
     usm_valkey_password_drop(s);
     usm_valkey_tls_fini(s);
     fini_locks(s);
@@ -144,14 +153,24 @@ static void valkey_close(void *store)
 
 static usm_status valkey_reserve(void *store, uint64_t first, uint64_t n)
 {
-    return n == 0 ? USM_OK : usm_valkey_reserve(store, first, n);
+    usm_valkey_store *s = store;
+    uint64_t          number;
+
+    if (n == 0)
+        return USM_OK;
+    if (!usm_valkey_number(s, first, &number))
+        return s->api->report(USM_E_INVALID, "the transport valkey has no place %llu",
+                              (unsigned long long)first >> 48);
+    return usm_valkey_reserve(s, number, n, s->place_changed ? s->stride : 1);
 }
 
 static void valkey_forget(void *store, uint64_t first, uint64_t n)
 {
     usm_valkey_store *s = store;
+    uint64_t          number;
 
-    if (!usm_valkey_forget(s, first, n))
+    if (!usm_valkey_number(s, first, &number) ||
+        !usm_valkey_forget(s, number, n, s->place_changed ? s->stride : 1))
         return;
     for (unsigned i = 0; i < usm_load_acquire(&s->nservers); i++)
         usm_valkey_server_ring(s->servers[i]);
@@ -178,19 +197,21 @@ static void valkey_submit(void *store, usm_transfer *list)
 {
     usm_valkey_store *s = store;
     usm_transfer     *next;
+    uint64_t          number;
 
     for (usm_transfer *t = list; t; t = next) {
         next = t->next;
-        if (t->size == 0 || t->offset > s->block_size || t->size > s->block_size - t->offset ||
-            ((t->size | t->offset) & (PAGE_SIZE - 1)) != 0 || !usm_is_aligned(t->data, PAGE_SIZE)) {
+        if (!usm_valkey_number(s, t->block, &number) || t->size == 0 || t->offset > s->block_size ||
+            t->size > s->block_size - t->offset || ((t->size | t->offset) & (PAGE_SIZE - 1)) != 0 ||
+            !usm_is_aligned(t->data, PAGE_SIZE)) {
             usm_valkey_finish(t, s->api->report(USM_E_INVALID,
                                                 "a transfer of %zu bytes at %zu of a block of %zu "
                                                 "is not made of whole pages of it",
                                                 t->size, t->offset, s->block_size));
             continue;
         }
-        *usm_valkey_piece_of(t) = (usm_valkey_piece){0};
-        usm_valkey_server_add(s->servers[usm_valkey_route(s, t->block)], t);
+        *usm_valkey_piece_of(t) = (usm_valkey_piece){.block = number};
+        usm_valkey_server_add(s->servers[usm_valkey_route(s, number)], t);
     }
 }
 
@@ -236,7 +257,7 @@ static const usm_transport_ops ops = {
     .abi         = USM_MODULE_ABI,
     .struct_size = sizeof(ops),
     .name        = "valkey",
-    .caps        = USM_TRANSPORT_CAP_OBJECTS,
+    .caps        = USM_TRANSPORT_CAP_PLACES | USM_TRANSPORT_CAP_SPREADS | USM_TRANSPORT_CAP_OBJECTS,
 
     .open     = valkey_open,
     .close    = valkey_close,
@@ -246,6 +267,9 @@ static const usm_transport_ops ops = {
     .submit   = valkey_submit,
     .sync     = valkey_sync,
     .describe = valkey_describe,
+
+    .places = usm_valkey_places,
+    .place  = usm_valkey_place,
 
     .objects_open  = usm_valkey_objects_open,
     .objects_close = usm_valkey_objects_close,
