@@ -92,7 +92,9 @@ END
 start
 app 4 >good.json
 say set job:in abc >/dev/null
+say config resetstat >/dev/null
 expect 0 "a dry run" good.json --dry-run
+say info commandstats | grep -q getrange && fail "a dry run reads the value"
 [ "$(say exists job:out)" = 0 ] || fail "a dry run writes"
 expect 0 "a run" good.json
 [ "$(say get job:out)" = '!cba' ] || fail "the result is $(say get job:out)"
