@@ -98,7 +98,7 @@ usm_status usm_valkey_server_create(usm_valkey_store *s, unsigned index, const c
     must(v != NULL && strlen(name) < HOST_ROOM, "a server has a name");
     v->store = s;
     v->index = index;
-    memcpy(v->name, name, strlen(name));
+    (void)snprintf(v->name, sizeof(v->name), "%s", name);
     *server = v;
     return USM_OK;
 }
@@ -177,7 +177,7 @@ static usm_valkey_store *make_store(bool is_cluster)
     v->waiting_tail           = &v->waiting;
     v->renew_at               = UINT64_MAX;
     s->is_cluster             = is_cluster;
-    must(usm_valkey_reserve(s, 0, 2 * COMMANDS_MAX, 1) == USM_OK, "there is room");
+    must(usm_valkey_reserve(s, 0, (uint64_t)2 * COMMANDS_MAX, 1) == USM_OK, "there is room");
     return s;
 }
 

@@ -22,9 +22,10 @@
 #include <sys/random.h>
 
 #define PIECE     ((size_t)1 << 20)
-#define AHEAD     4u /* pieces whose replies have not come */
-#define TURNS_MAX 4u /* of an operation: redirections, a connection that was closed */
-#define NAME_MAX  512u
+#define AHEAD     4u             /* pieces whose replies have not come */
+#define TURNS_MAX 4u             /* of an operation: redirections, a connection that was closed */
+#define NAME_ROOM ((size_t)1024) /* of a temporary name, which may have the key twice */
+#define KEY_MAX   255u
 #define ARGS_MAX  5
 
 typedef struct usm_valkey_objects {
@@ -125,7 +126,7 @@ static usm_status refused(usm_valkey_objects *o, const char *why)
                                 "the server %s refuses it: %.200s", o->server.name, why);
 }
 
-/* The next reply, which the caller frees: of no error. */
+/* The next reply, which the caller frees; *reply stays NULL if there is none, or an error. */
 static usm_status receive(usm_valkey_objects *o, redisReply **reply)
 {
     redisContext *link = o->server.link;
@@ -133,7 +134,7 @@ static usm_status receive(usm_valkey_objects *o, redisReply **reply)
     usm_status    st   = USM_OK;
 
     errno = 0;
-    if (redisGetReply(link, (void **)&r) != REDIS_OK)
+    if (redisGetReply(link, (void **)&r) != REDIS_OK || !r)
         return errno == EAGAIN || errno == ETIMEDOUT
                    ? silent(o)
                    : broken(o, link->errstr[0] ? link->errstr : "the connection is broken");
@@ -156,7 +157,7 @@ static usm_status ask(usm_valkey_objects *o, words w, int type, long long *numbe
 
     if (st == USM_OK)
         st = receive(o, &r);
-    if (st != USM_OK)
+    if (!r)
         return st;
     if (r->type != type)
         st = o->store.api->report(USM_E_IO, "the server %s answers what was not asked",
@@ -211,7 +212,7 @@ static usm_status take_piece(const value *v, uint64_t at)
     redisReply  *r    = NULL;
     usm_status   st   = receive(v->o, &r);
 
-    if (st != USM_OK)
+    if (!r)
         return st;
     if (r->type != REDIS_REPLY_STRING || r->len != want)
         st = stale(v);
@@ -247,7 +248,7 @@ static usm_status execute(const value *v, usm_status (*failed)(const value *))
 
     if (st == USM_OK)
         st = receive(v->o, &r);
-    if (st != USM_OK)
+    if (!r)
         return st;
     if (r->type != REDIS_REPLY_ARRAY ||
         (r->elements > 0 && r->element[0]->type == REDIS_REPLY_ERROR))
@@ -280,7 +281,7 @@ static usm_status read_value(value *v)
 /* ---- writing --------------------------------------------------------------------------- */
 
 /* A name that is on the same node of a cluster and begins with the key, as access lists want it. */
-static bool name_temporary(const char *key, char name[2 * NAME_MAX])
+static bool name_temporary(const char *key, char name[NAME_ROOM])
 {
     const char *open   = strchr(key, '{');
     const char *close  = open ? strchr(open, '}') : NULL;
@@ -289,7 +290,7 @@ static bool name_temporary(const char *key, char name[2 * NAME_MAX])
 
     if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
         return false;
-    (void)snprintf(name, 2 * NAME_MAX, "%s:usm-%016llx%s%s%s", key, (unsigned long long)number,
+    (void)snprintf(name, NAME_ROOM, "%s:usm-%016llx%s%s%s", key, (unsigned long long)number,
                    tagged ? "" : ":{", tagged ? "" : key, tagged ? "" : "}");
     return true;
 }
@@ -310,16 +311,17 @@ static usm_status dropped(const value *v)
 /* APPEND answers how long the value is by now: less than that if the server has dropped it. */
 static usm_status take_length(const value *v, uint64_t length)
 {
-    redisReply *r     = NULL;
-    usm_status  st    = receive(v->o, &r);
-    bool        is_ok = false;
+    redisReply *r  = NULL;
+    usm_status  st = receive(v->o, &r);
+    bool        is_ok;
 
-    if (st != USM_OK)
+    if (!r)
         return st;
     is_ok = r->type == REDIS_REPLY_INTEGER && (uint64_t)r->integer == length;
     freeReplyObject(r);
+    r  = NULL;
     st = receive(v->o, &r); /* of EXPIRE */
-    if (st != USM_OK)
+    if (!r)
         return st;
     freeReplyObject(r);
     return is_ok ? USM_OK : dropped(v);
@@ -387,7 +389,7 @@ static usm_status end_write(const value *v, const char *temporary)
 
 static usm_status write_value(value *v)
 {
-    char       temporary[2 * NAME_MAX];
+    char       temporary[NAME_ROOM];
     usm_status st;
 
     if (!name_temporary(v->key, temporary))
@@ -450,9 +452,9 @@ static usm_status operate(value *v, usm_status (*operation)(value *))
     usm_status          st = USM_E_IO;
     quiet               q;
 
-    if (strlen(v->key) == 0 || strlen(v->key) >= NAME_MAX / 2)
+    if (strlen(v->key) == 0 || strlen(v->key) > KEY_MAX)
         return o->store.api->report(USM_E_INVALID, "'%.64s' is no key of 1 to %u bytes", v->key,
-                                    NAME_MAX / 2 - 1);
+                                    KEY_MAX);
     quiet_begin(&q);
     for (unsigned turn = 0; turn < TURNS_MAX; turn++) {
         const bool was_idle = o->server.link && turn == 0;
