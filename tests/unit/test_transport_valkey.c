@@ -688,6 +688,7 @@ static void places_go_and_come(void)
     await_news(3, 1, USM_PLACE_SLOW);
     await_news(4, 1, USM_PLACE_LEAVING);
     CHECK_INT(state_of(store, 0), USM_PLACE_UP);
+    CHECK_IN("cannot be reached", module.log);
     server_restart(&two, NULL);
     await_news(5, 1, USM_PLACE_LOST);
     await_news(6, 2, USM_PLACE_UP);

@@ -93,6 +93,11 @@ void usm_valkey_place_enter(usm_valkey_server *v, usm_place_state state)
 
     if (!v->is_named || !has_places(s) || usm_load_relaxed(&v->place_state) == state)
         return;
+    if (state == USM_PLACE_LEAVING)
+        s->api->log(USM_LOG_WARN,
+                    "the server %s cannot be reached: %s; what it had is read from other copies, "
+                    "and new ones are made",
+                    v->name, v->why);
     usm_store_relaxed(&v->place_state, state);
     s->place_changed(s->user, usm_load_relaxed(&v->place), state);
 }

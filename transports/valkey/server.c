@@ -260,8 +260,8 @@ static void pass_on(usm_valkey_server *v)
 
 static void give_up(usm_valkey_server *v)
 {
-    fail_waiting(v);
     usm_valkey_place_enter(v, USM_PLACE_LEAVING);
+    fail_waiting(v);
 }
 
 static void reconnect(usm_valkey_server *v)
