@@ -1,7 +1,7 @@
 #!/bin/bash
 # test_usm_run_stores.sh USM_RUN CC INCLUDE: graphs of usm-run whose inputs come from a Valkey or Redis
 # server of the test, and whose results go there; servers that are down, want a password, or have
-# something else under the key.
+# something else under the key.  Where the runtime is not the host: the sample.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
@@ -31,7 +31,7 @@ cd "$work" || exit 1
 
 start()
 {
-    printf '%s\n' "port 0" "unixsocket $work/s" 'save ""' "dir $work" "logfile /dev/null" "$@" >s.conf
+    printf '%s\n' "port 0" "unixsocket $work/s" 'save ""' "dir $work" "logfile /dev/null" >s.conf
     (exec -a redis-server "$server" "$work/s.conf") &
     pid=$!
     for _ in $(seq 1000); do
@@ -53,6 +53,17 @@ say()
 {
     "$cli" -s "$work/s" "$@"
 }
+
+# --- the sample: its kernels are OpenCL C ------------------------------------------------------------------
+if [ "${USM_TEST_RUNTIME:-host}" != host ]; then
+    start
+    printf '\220\001\120\230\074\322\117\260\326\226\077\175\050\341\177\162' | say -x set md5:digest >/dev/null
+    expect 0 "samples/graphs/md5_server.json" "$root/samples/graphs/md5_server.json" --store "valkey:$work/s"
+    says out "3 abc"
+    [ "$(say getrange md5:found 4 6)" = abc ] || fail "the result is not in the server"
+    finish
+    exit
+fi
 
 # processData copies its bytes, the last one first; two inputs are read one behind the other.
 cat >kernels.c <<'END'
