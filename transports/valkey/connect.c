@@ -168,7 +168,9 @@ static usm_status look_at_info(usm_valkey_server *v, const char *info)
     if (find(info, "loading", text, sizeof(text)) && strcmp(text, "1") == 0)
         return fail(v, USM_E_AGAIN, "it is loading its data");
     look_at_memory(v, info);
-    if (find(info, "redis_mode", text, sizeof(text)) && strcmp(text, "cluster") == 0)
+    if ((find(info, "redis_mode", text, sizeof(text)) ||
+         find(info, "server_mode", text, sizeof(text))) && /* Valkey 8 */
+        strcmp(text, "cluster") == 0)
         return join_cluster(v);
     if (usm_load_relaxed(&v->store->is_cluster))
         return fail(v, USM_E_IO, "it is no node of the cluster that other servers are nodes of");
