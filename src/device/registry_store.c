@@ -127,6 +127,10 @@ static usm_status check_transport(const slot *s, const usm_transport_ops *ops)
     if (ops->caps & ~known)
         return usm__fail(USM_E_INVALID, "transport %s promises groups that there are not: 0x%x",
                          s->name, ops->caps & ~known);
+    if ((ops->caps & USM_TRANSPORT_CAP_SPREADS) && !(ops->caps & USM_TRANSPORT_CAP_PLACES))
+        return usm__fail(USM_E_INVALID,
+                         "transport %s promises to spread blocks without the group places",
+                         s->name);
     return check_members("transport", s, ops->caps,
                          (const member[]){HAS(open),
                                           HAS(close),

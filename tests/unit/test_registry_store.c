@@ -137,6 +137,10 @@ static void tables_are_checked(void)
     refused(USM_E_INVALID, "promises the group progress but lacks wait_fd");
     table.caps = USM_TRANSPORT_CAP_HOMES;
     refused(USM_E_INVALID, "has progress but does not promise the group progress");
+    table.caps |= USM_TRANSPORT_CAP_OBJECTS;
+    refused(USM_E_INVALID, "promises the group objects but lacks objects_open");
+    table.caps |= USM_TRANSPORT_CAP_SPREADS;
+    refused(USM_E_INVALID, "promises to spread blocks without the group places");
     table.caps |= 1u << 30;
     refused(USM_E_INVALID, "promises groups that there are not: 0x40000000");
 }
