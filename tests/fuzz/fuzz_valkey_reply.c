@@ -141,14 +141,19 @@ static void add(usm_valkey_server *v, unsigned kind)
 
 static void check_work(const work *w)
 {
-    const size_t size = w->t.op == USM_TRANSFER_FETCH ? w->t.size : 0;
+    const size_t  size = w->t.op == USM_TRANSFER_FETCH ? w->t.size : 0;
+    unsigned char sent[16 + BLOCK]; /* the end of the line that says the size, and the bytes */
+    size_t        n;
 
     for (size_t i = 0; i < sizeof(w->bytes); i++)
         if (i < GUARD || i >= GUARD + size)
             must(w->bytes[i] == pattern(w), "nothing is written beside a transfer's bytes");
-    if (w->ended && w->status == USM_OK && size > 0)
-        must(memmem(run.stream, run.at, w->bytes + GUARD, size) != NULL,
-             "what was fetched is what the server sent");
+    if (!w->ended || w->status != USM_OK || size == 0)
+        return;
+    n = (size_t)snprintf((char *)sent, 16, "%zu\r\n", size);
+    memcpy(sent + n, w->bytes + GUARD, size);
+    must(memmem(run.stream, run.at, sent, n + size) != NULL,
+         "what was fetched is what the server sent as a value of that size");
 }
 
 /* ---- a connection ------------------------------------------------------------------------------
