@@ -13,12 +13,12 @@ static bool is_control(const unsigned char *at, size_t n)
 }
 
 /* Ends the text, and replaces what a terminal could take for a command, and what is no UTF-8. */
-static void clean(char *text)
+static void clean_text(char *text, size_t size)
 {
     size_t left;
 
-    text[USM__MONITOR_TEXT - 1] = '\0';
-    left                        = strlen(text);
+    text[size - 1] = '\0';
+    left           = strlen(text);
     for (size_t n; left > 0; text += n, left -= n) {
         n = usm__json_utf8_length(text, left);
         if (n == 0 || is_control((unsigned char *)text, n)) {
@@ -28,14 +28,9 @@ static void clean(char *text)
     }
 }
 
-static void clean_short(char *text, size_t size)
+static void clean(char *text)
 {
-    char whole[USM__MONITOR_TEXT] = "";
-
-    text[size - 1] = '\0';
-    (void)snprintf(whole, sizeof whole, "%s", text);
-    clean(whole);
-    memcpy(text, whole, size);
+    clean_text(text, USM__MONITOR_TEXT);
 }
 
 static void clamp(uint32_t *n, uint32_t most)
@@ -46,8 +41,10 @@ static void clamp(uint32_t *n, uint32_t most)
 static void clean_launch(usm__monitor_launch *l)
 {
     clean(l->kernel);
-    for (size_t i = 0; i < USM__MONITOR_MEMBERS; i++)
-        clean_short(l->members[i].name, sizeof l->members[i].name);
+    for (size_t i = 0; i < USM__MONITOR_MEMBERS; i++) {
+        clean_text(l->members[i].name, sizeof l->members[i].name);
+        clean_text(l->members[i].why, sizeof l->members[i].why);
+    }
 }
 
 /* A segment whose cells are not in the array ends the list. */
@@ -73,7 +70,7 @@ static void clean_all(usm__monitor_page *p)
     clean(p->program);
     clean(p->host);
     for (size_t i = 0; i < USM__MONITOR_POOLS; i++) {
-        clean_short(p->pools[i].name, sizeof p->pools[i].name);
+        clean_text(p->pools[i].name, sizeof p->pools[i].name);
         clean(p->pools[i].device);
     }
     for (size_t i = 0; i < USM__MONITOR_TAGS; i++)

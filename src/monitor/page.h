@@ -28,6 +28,7 @@
 #define USM__MONITOR_TEXT     64
 #define USM__MONITOR_SEGMENTS 128
 #define USM__MONITOR_CELLS    8192
+#define USM__MONITOR_REASON   128
 
 /* Since `serial` is never reused, a reader knows a new pool in an old place. */
 typedef struct usm__monitor_pool {
@@ -83,16 +84,19 @@ typedef struct usm__monitor_member {
     char     name[32];
     uint64_t chunks, items, busy_ns; /* busy: at least one chunk in progress */
     uint32_t under_way;
-    uint32_t reserved;
+    uint32_t state;                    /* usm_member_state */
+    char     why[USM__MONITOR_REASON]; /* others last got work of it: the reason */
 } usm__monitor_member;
 
 /* A launch of usm_parallel(); start_ns tells two apart. */
 typedef struct usm__monitor_launch {
     char                kernel[USM__MONITOR_TEXT];
     uint64_t            start_ns, total, done; /* indices */
-    uint32_t            nmembers;              /* 0: it runs over ranks, which count */
+    uint32_t            nmembers; /* over a job: of all ranks, where chunks are granted;
+                                                   of this rank elsewhere */
     uint32_t            is_over;
     usm__monitor_member members[USM__MONITOR_MEMBERS];
+    uint64_t            rescheduled;
 } usm__monitor_launch;
 
 /* A map of the addresses of all pools that have memory.  A segment is a stretch of addresses of one

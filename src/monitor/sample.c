@@ -11,6 +11,7 @@
 #include "heap/pool.h"
 #include "monitor/folder.h"
 #include "offload/launches.h"
+#include "offload/ranks.h"
 #include "spill/engine.h"
 
 #include <string.h>
@@ -232,22 +233,63 @@ static void put_spill(usm__monitor_page *page)
 
 /* ---- launches ------------------------------------------------------------------------------ */
 
+/* What this process knows of its own member. */
+static void put_own(usm__monitor_member *to, const usm__member *m)
+{
+    put_text(to->name, sizeof to->name, m->name);
+    put_text(to->why, sizeof to->why, m->why);
+    to->state = (uint32_t)m->state;
+}
+
 static void put_member(usm__monitor_member *to, const usm_parallel_run *r, uint32_t i, uint64_t now)
 {
     const usm__ledger_part *part = &r->parts[i];
 
-    put_text(to->name, sizeof to->name, r->team->members[i].name);
     to->chunks    = part->chunks;
     to->items     = part->items;
     to->busy_ns   = part->busy_ns + (part->under_way > 0 ? now - part->since_ns : 0);
     to->under_way = part->under_way;
 }
 
+/* Over a job: the members of all ranks, on the one that grants chunks. */
+static uint32_t put_ranks(usm__monitor_launch *to, usm_parallel_run *r, usm__schedule_stats *done)
+{
+    usm__ranks_figures f[USM__MONITOR_MEMBERS];
+    uint32_t           n = usm__ranks_get_figures(r->launch, f, USM__MONITOR_MEMBERS, done);
+
+    for (uint32_t i = 0; i < n; i++) {
+        usm__monitor_member *m = &to->members[i];
+
+        put_text(m->name, sizeof m->name, f[i].name);
+        m->chunks    = f[i].chunks;
+        m->items     = f[i].items;
+        m->busy_ns   = f[i].busy_ns;
+        m->under_way = (uint32_t)f[i].under_way;
+        m->state     = (uint32_t)f[i].state;
+    }
+    return n;
+}
+
+static void put_members(usm__monitor_launch *to, usm_parallel_run *r, usm__schedule_stats *done)
+{
+    const uint64_t now = usm__os_now_ns();
+
+    memset(to->members, 0, sizeof to->members);
+    to->nmembers = r->launch ? put_ranks(to, r, done) : 0;
+    if (to->nmembers > 0)
+        return;
+    to->nmembers = (uint32_t)usm_min_size(r->team->nmembers, USM__MONITOR_MEMBERS);
+    for (uint32_t i = 0; i < to->nmembers; i++) {
+        put_own(&to->members[i], &r->team->members[i]);
+        if (r->parts)
+            put_member(&to->members[i], r, i, now);
+    }
+}
+
 static void put_launch(usm_parallel_run *r, void *arg)
 {
     usm__monitor_page   *page = arg;
     usm__monitor_launch *to   = &page->launches[page->nlaunches];
-    const uint64_t       now  = usm__os_now_ns();
     usm__schedule_stats  done = {0};
 
     if (page->nlaunches == USM__MONITOR_LAUNCHES) {
@@ -257,14 +299,13 @@ static void put_launch(usm_parallel_run *r, void *arg)
     page->nlaunches++;
     if (r->schedule)
         usm__schedule_get_stats(r->schedule, &done);
+    put_members(to, r, &done);
     put_text(to->kernel, sizeof to->kernel, r->plan->desc.kernel->name);
-    to->start_ns = r->start_ns;
-    to->total    = r->plan->total;
-    to->done     = done.done;
-    to->is_over  = r->is_over;
-    to->nmembers = r->parts ? (uint32_t)usm_min_size(r->team->nmembers, USM__MONITOR_MEMBERS) : 0;
-    for (uint32_t i = 0; i < to->nmembers; i++)
-        put_member(&to->members[i], r, i, now);
+    to->start_ns    = r->start_ns;
+    to->total       = r->plan->total;
+    to->done        = done.done;
+    to->rescheduled = done.rescheduled;
+    to->is_over     = r->is_over;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */

@@ -30,9 +30,11 @@ void usm__launches_each(void (*fn)(usm_parallel_run *r, void *arg), void *arg)
     USM_LIST_FOREACH (it, &launches.list) {
         usm_parallel_run *r = usm_container_of(it, usm_parallel_run, link);
 
+        usm__mutex_lock(&r->team->lock);
         usm__mutex_lock(&r->lock);
         fn(r, arg);
         usm__mutex_unlock(&r->lock);
+        usm__mutex_unlock(&r->team->lock);
     }
     usm__mutex_unlock(&launches.lock);
 }

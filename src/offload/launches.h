@@ -9,7 +9,7 @@
 
 void usm__launches_add(usm_parallel_run *r);
 void usm__launches_remove(usm_parallel_run *r);
-/* Calls fn for each, the oldest first, with the locks of the list and of the launch held. */
+/* Calls fn for each, the oldest first, with the locks of the list, the team and the launch held. */
 void usm__launches_each(void (*fn)(usm_parallel_run *r, void *arg), void *arg);
 /* In a child the list is empty: launches are the parent's. */
 void usm__launches_fork(usm_fork_phase phase);

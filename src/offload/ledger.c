@@ -127,7 +127,9 @@ static void take_failure(usm_parallel_run *r, const usm__chunk_end *end)
     if (end->status == USM_E_CANCELLED)
         return; /* the launch was stopped, and the reason is recorded already */
     if (!end->is_of_bytes && !is_of_launch(end->status)) {
-        if (!is_for_now(end->status))
+        if (is_for_now(end->status))
+            usm__team_set_why(r->team, end->member, usm_last_error());
+        else
             usm__team_set_aside(r->team, end->member, end->status);
         usm__mutex_lock(&r->lock);
         goes_on        = usm__schedule_failed(r->schedule, end->member, end->chunk.id);

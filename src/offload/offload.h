@@ -38,6 +38,8 @@
 
 struct usm__lane;
 
+#define USM__TEAM_WHY 128
+
 /* A device of this process.  Only the statistics below change after the team has been created. */
 typedef struct usm__member {
     uint32_t     index;
@@ -54,7 +56,8 @@ typedef struct usm__member {
     usm_member_state  state;
     uint64_t          chunks, items, busy_ns;
     double            speed;
-    struct usm__lane *spare; /* slots that no launch uses */
+    struct usm__lane *spare;              /* slots that no launch uses */
+    char              why[USM__TEAM_WHY]; /* others last got work of it: the reason; "": never */
 } usm__member;
 
 struct usm_team {
@@ -95,6 +98,8 @@ void usm__team_leave(usm_team *team);
 /* Quarantines a member: its kernels fail, or the device is gone (USM_E_DEVICE_LOST).  The calling
  * thread's error message is the reason. */
 void usm__team_set_aside(usm_team *team, uint32_t member, usm_status why);
+/* Records why other members get work of this one, for who looks at the launch. */
+void usm__team_set_why(usm_team *team, uint32_t member, const char *why);
 bool usm__team_is_well(usm_team *team, uint32_t member);
 /* Adds what a launch has measured to the member's statistics. */
 void usm__team_add(usm_team *team, uint32_t member, uint64_t chunks, uint64_t items,

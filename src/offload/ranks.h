@@ -49,6 +49,18 @@ usm_status usm__ranks_start(usm__ranks *ranks, usm__plan *plan, usm__ranks_over_
  * message. */
 void usm__ranks_refuse(usm__ranks *ranks, usm_status status);
 void usm__ranks_cancel(usm__ranks_launch *launch);
+
+/* What the rank that grants chunks knows of a member. */
+typedef struct usm__ranks_figures {
+    const char      *name;
+    uint64_t         chunks, items, busy_ns, under_way;
+    usm_member_state state;
+} usm__ranks_figures;
+
+/* Writes the figures of at most `cap` members, and what is done; returns how many were written: 0 on
+ * other ranks than the one that grants. */
+uint32_t usm__ranks_get_figures(usm__ranks_launch *launch, usm__ranks_figures *members,
+                                uint32_t cap, usm__schedule_stats *stats);
 /* After `over` was called.  NULL is fine. */
 void usm__ranks_release(usm__ranks_launch *launch);
 

@@ -259,11 +259,19 @@ void usm__team_leave(usm_team *team)
 
 /* ---- states and statistics ----------------------------------------------------------------- */
 
+void usm__team_set_why(usm_team *team, uint32_t member, const char *why)
+{
+    usm__mutex_lock(&team->lock);
+    (void)snprintf(team->members[member].why, USM__TEAM_WHY, "%s", why);
+    usm__mutex_unlock(&team->lock);
+}
+
 void usm__team_set_aside(usm_team *team, uint32_t member, usm_status why)
 {
     usm__member *m      = &team->members[member];
     bool         is_new = false;
 
+    usm__team_set_why(team, member, usm_last_error());
     usm__mutex_lock(&team->lock);
     if (m->state == USM_MEMBER_WELL) {
         m->state = why == USM_E_DEVICE_LOST ? USM_MEMBER_LOST : USM_MEMBER_ASIDE;

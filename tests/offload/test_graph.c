@@ -5,6 +5,7 @@
 #include "plain.h"
 
 #include "graph_kernels.h"
+#include "offload/offload.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -590,6 +591,7 @@ static void fail_first(void)
         for (uint32_t i = 0; i < usm_team_size(team); i++) {
             must(usm_team_get_member(team, i, &m));
             aside += m.state == USM_MEMBER_ASIDE;
+            CHECK((m.state == USM_MEMBER_ASIDE) == (strstr(team->members[i].why, "'cut'") != NULL));
         }
         CHECK_INT(aside, 1);
     }
@@ -612,6 +614,7 @@ static void lack_memory(void)
     for (uint32_t i = 0; i < usm_team_size(team); i++) {
         must(usm_team_get_member(team, i, &m));
         CHECK(m.state != USM_MEMBER_ASIDE);
+        CHECK(team->members[i].why[0] != '\0'); /* why others were tried */
     }
     usm_graph_destroy(g);
     close_team();

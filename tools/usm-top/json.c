@@ -4,6 +4,8 @@
 
 static const char *const kinds[] = {"unknown", "host", "device", "shared"};
 
+static const char *const states[] = {"unknown", "well", "aside", "lost"}; /* usm_member_state */
+
 static void put_growth(usm__json *j, const top_growth *g)
 {
     usm__json_number(j, "rises", g->rises);
@@ -144,6 +146,7 @@ static void put_launch(usm__json *j, const usm__monitor_launch *l)
     usm__json_number(j, "total", l->total);
     usm__json_number(j, "done", l->done);
     usm__json_bool(j, "over", l->is_over != 0);
+    usm__json_number(j, "rescheduled", l->rescheduled);
     usm__json_array_begin(j, "members");
     for (uint32_t i = 0; i < l->nmembers; i++) {
         usm__json_object_begin(j, NULL);
@@ -152,6 +155,8 @@ static void put_launch(usm__json *j, const usm__monitor_launch *l)
         usm__json_number(j, "items", l->members[i].items);
         usm__json_number(j, "busy_ns", l->members[i].busy_ns);
         usm__json_number(j, "under_way", l->members[i].under_way);
+        usm__json_text(j, "state", states[l->members[i].state < 4 ? l->members[i].state : 0]);
+        usm__json_text(j, "why", l->members[i].why);
         usm__json_object_end(j);
     }
     usm__json_array_end(j);
