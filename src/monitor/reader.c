@@ -120,7 +120,7 @@ usm__monitor_found usm__monitor_read(const usm__monitor_reader *r, uint32_t pid,
 /* ---- the folder ---------------------------------------------------------------------------- */
 
 /* The process id of a name as "123-4026531836.page"; 0: it is none, or of another namespace. */
-static uint32_t pid_of(const usm__monitor_reader *r, const char *name)
+static uint32_t pid_of(const usm__monitor_reader *r, const char *suffix, const char *name)
 {
     char              *end;
     unsigned long      pid = strtoul(name, &end, 10);
@@ -129,7 +129,7 @@ static uint32_t pid_of(const usm__monitor_reader *r, const char *name)
     if (name[0] < '1' || name[0] > '9' || *end != '-' || pid > INT32_MAX)
         return 0;
     pid_space = strtoull(end + 1, &end, 10);
-    return pid_space == r->pid_space && strcmp(end, ".page") == 0 ? (uint32_t)pid : 0;
+    return pid_space == r->pid_space && strcmp(end, suffix) == 0 ? (uint32_t)pid : 0;
 }
 
 static int compare(const void *a, const void *b)
@@ -139,7 +139,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-size_t usm__monitor_list(const usm__monitor_reader *r, uint32_t *pids, size_t cap)
+size_t usm__monitor_list_of(const usm__monitor_reader *r, const char *suffix, uint32_t *pids,
+                            size_t cap)
 {
     DIR                 *folder = opendir(r->folder);
     const struct dirent *entry;
@@ -148,7 +149,7 @@ size_t usm__monitor_list(const usm__monitor_reader *r, uint32_t *pids, size_t ca
 
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is this call's own */
     while (folder && (entry = readdir(folder)) != NULL) {
-        pid = pid_of(r, entry->d_name);
+        pid = pid_of(r, suffix, entry->d_name);
         if (pid != 0 && n++ < cap)
             pids[n - 1] = pid;
     }
@@ -156,4 +157,9 @@ size_t usm__monitor_list(const usm__monitor_reader *r, uint32_t *pids, size_t ca
         (void)closedir(folder);
     qsort(pids, n < cap ? n : cap, sizeof *pids, compare);
     return n;
+}
+
+size_t usm__monitor_list(const usm__monitor_reader *r, uint32_t *pids, size_t cap)
+{
+    return usm__monitor_list_of(r, ".page", pids, cap);
 }

@@ -37,5 +37,8 @@ usm__monitor_found usm__monitor_read(const usm__monitor_reader *r, uint32_t pid,
                                      usm__monitor_page *page, char *why);
 /* Lists the processes that have a page, in order, at most `cap`; returns how many there are. */
 size_t usm__monitor_list(const usm__monitor_reader *r, uint32_t *pids, size_t cap);
+/* The same for files of another suffix, which processes have beside their pages. */
+size_t usm__monitor_list_of(const usm__monitor_reader *r, const char *suffix, uint32_t *pids,
+                            size_t cap);
 
 #endif

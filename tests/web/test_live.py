@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_live.py USM_WEB PROGRAM [MD5]: the sections Machine, Memory and Jobs in a browser.  PROGRAM is tests/tools/top_app.c:
-it uses libusm until its input ends, and has a tag whose name a page would run.  MD5: the sample.
+"""test_live.py USM_WEB PROGRAM [MD5] [--hwloc]: the sections Machine, Memory and Jobs in a browser.  PROGRAM is tests/tools/top_app.c:
+it uses libusm until its input ends, and has a tag whose name a page would run.  MD5: the sample.  --hwloc: usm-web has hwloc.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 
-from browser import SAMPLES, Page, Server, make_folder
+from browser import HERE, SAMPLES, Page, Server, make_folder
 
 
 def check_machine(page):
@@ -23,6 +23,27 @@ def check_machine(page):
     page.check("token" not in page.browser.current_url, "the address bar has no token")
     page.browser.refresh()
     page.wait("return document.getElementById('link').dataset.state === 'live'", "a reload keeps the token")
+
+
+def check_tree(page, tool, server):
+    """The machine as hwloc sees it: one of two packages, with devices on PCI."""
+    with_tree = Server(tool, server.folder, environment={"HWLOC_XMLFILE": os.path.join(HERE, "two_packages.xml")})
+    try:
+        page.open(with_tree.url)
+        page.wait("return document.querySelector('#topology .tree')", "the tree is drawn")
+        page.check(page.run("""return [...document.querySelectorAll('#topology .package')].map(p =>
+            ['.memory', '.cache', '.core', '.pu'].map(s => p.querySelectorAll(s).length).join())""") == ["1,3,2,4", "1,3,2,4"],
+                   "two packages, in each its memory, caches, cores and processors")
+        page.check(page.texts(".pu") == [str(n) for n in range(8)], f"processors by their numbers: {page.texts('.pu')}")
+        said = page.texts("#topology .bridge .pci")
+        page.check(len(said) == 2 and "31.51 GB/s" in said[0] and "graphics" in said[0] and "0000:00:03.0" in said[1]
+                   and "Mellanox" in said[1] and "eth0" in said[1], f"devices on PCI: {said}")
+        page.check("<b>" in said[0], "a name with markup is text")
+        page.check("2 packages" in page.run("return document.querySelector('.tree').getAttribute('aria-label')"), "it is told in words, too")
+        page.picture("web-tree")
+        page.open(server.url)
+    finally:
+        with_tree.end()
 
 
 def check_memory(page, program, folder):
@@ -85,10 +106,14 @@ def check_ranks(page, md5, folder):
             page.wait(f"return [...document.querySelectorAll('#processes td')].some(e => e.textContent === '{rank} of 2')", f"rank {rank} is listed")
         page.run("location.hash = 'jobs'")
         page.wait("return [...document.querySelectorAll('#launches header')].some(e => e.textContent.includes('of 2'))", "the launch is shown")
-        page.picture("web-launch")
         ranks[1].kill()
         ranks[1].wait()
         page.wait("return [...document.querySelectorAll('#queues td')].every(e => e.textContent !== '1 of 2')", "a rank that was killed is gone")
+        page.wait("return [...document.querySelectorAll('#launches .job')].some(e => /is lost/.test(e.textContent) && /rescheduled/.test(e.textContent))",
+                  "what it had was rescheduled, and why")
+        page.run("document.getElementById('launches').scrollIntoView()")
+        page.picture("web-launch")
+        page.check(len(page.texts("#launches .shares span")) >= 2, "the shares of both ranks' devices are shown")
     finally:
         for process in ranks:
             process.kill()
@@ -110,9 +135,11 @@ def main():
                                env={**os.environ, "USM_TRACE": os.path.join(folder, "app.trace")})
     try:
         check_machine(page)
+        if "--hwloc" in sys.argv:
+            check_tree(page, sys.argv[1], server)
         check_memory(page, program, folder)
         check_jobs(page, server)
-        if len(sys.argv) > 3:
+        if sys.argv[3:] and sys.argv[3] != "--hwloc":
             check_ranks(page, sys.argv[3], folder)
         check_token(page, server)
     finally:

@@ -5,13 +5,14 @@ SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
 
-from browser import Server, make_folder
+from browser import ROOT, Server, make_folder
 
 FAILED = []
 
@@ -24,6 +25,18 @@ def check(is_right, what):
 
 def error_of(answer):
     return json.loads(answer[2])["error"]
+
+
+def check_scripts():
+    """The page's scripts share one scope: a function that two of them define is the last one's."""
+    folders = (os.path.join(ROOT, "tools", "usm-web", "page"), os.path.join(ROOT, "src", "profile"))
+    defined = {}
+    for path in (os.path.join(folder, name) for folder in folders for name in os.listdir(folder) if name.endswith(".js")):
+        with open(path, encoding="utf-8") as file:
+            for name in re.findall(r"^(?:async )?(?:function|const|let) (\w+)", file.read(), re.MULTILINE):
+                defined.setdefault(name, set()).add(os.path.basename(path))
+    twice = {name: sorted(files) for name, files in defined.items() if len(files) > 1}
+    check(len(defined) > 100 and not twice, f"each name of the page is defined once: {twice}")
 
 
 def check_requests(server):
@@ -165,6 +178,7 @@ def main():
     folder = make_folder("integral.json", "integral.cl")
     server = Server(tool, folder)
     try:
+        check_scripts()
         check_requests(server)
         check_files(server, folder)
         check_start(tool, server, folder)

@@ -19,6 +19,7 @@
 #include "units/app.h"
 
 #include "base/hash.h"
+#include "monitor/graph_file.h"
 
 #include <usm/graph.h>
 #include <usm/template.h>
@@ -211,6 +212,7 @@ typedef struct progress {
     bool                   is_shown, is_json;
     bool                   is_tty, is_open; /* open: its line must still be ended */
     volatile sig_atomic_t *is_called_off;
+    usm__monitor_graph     graph; /* for others of this user */
 } progress;
 bool show_progress(const usm_progress *p, void *user);
 bool show_dot(app *a);

@@ -5,6 +5,7 @@
 #include "app.h"
 
 #include "base/inline/plural.h"
+#include "base/settings.h"
 #include "options.h"
 #include "units/crew.h"
 
@@ -244,7 +245,10 @@ static bool run(app *a, const command_line *c, unit_crew *crew)
     d.progress_ms     = show.is_json ? JSON_MS : c->progress && !show.is_tty ? 1000 : 200;
     (void)signal(SIGINT, on_signal);
     (void)signal(SIGTERM, on_signal);
+    if (usm__setting_bool("monitor")) /* if it cannot be shown, it runs all the same */
+        (void)usm__monitor_graph_show(&show.graph, a->path, a->text);
     st = run_graph(a, c, &d, crew, &stats);
+    usm__monitor_graph_hide(&show.graph);
     if (show.is_open)
         fputc('\n', stderr);
     if (st != USM_OK) {

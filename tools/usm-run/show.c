@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Shows a run: progress on stderr, on a terminal as one line that is overwritten, elsewhere as a
- * line per second, for programs as lines of JSON; the graph in Graphviz's language on stdout. */
+ * line per second, for programs as lines of JSON; the same for who looks from elsewhere; the graph in
+ * Graphviz's language on stdout. */
 #include "app.h"
 
 #include "base/json.h"
@@ -8,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void show_time(char *text, size_t size, double seconds)
 {
@@ -47,12 +49,22 @@ static void show_node(usm__json *j, const usm__graph_node *n)
     usm__json_array_end(j);
 }
 
-/* One JSON object in a line.  "nodes" has, in the order of the file, [launches, ended, under way]:
+/* Why others got work of a member; "": they never did. */
+static const char *why_of(usm_team *team, uint32_t member, char *why)
+{
+    usm__mutex_lock(&team->lock);
+    memcpy(why, team->members[member].why, USM__TEAM_WHY);
+    usm__mutex_unlock(&team->lock);
+    return why;
+}
+
+/* One JSON object.  "nodes" has, in the order of the file, [launches, ended, under way]:
  * the thread that runs the graph calls this, so its tasks stand still. */
-static void show_json(const progress *show, const usm_progress *p)
+static void put_progress(FILE *file, const progress *show, const usm_progress *p)
 {
     const usm_graph *g = show->a->graph;
-    usm__json        j = {.out = {.file = stderr}, .form = USM__JSON_COMPACT};
+    usm__json        j = {.out = {.file = file}, .form = USM__JSON_COMPACT};
+    char             why[USM__TEAM_WHY];
 
     usm__json_object_begin(&j, NULL);
     usm__json_real(&j, "fraction", p->fraction, 4);
@@ -70,6 +82,7 @@ static void show_json(const progress *show, const usm_progress *p)
         usm__json_text(&j, "name", m.name);
         usm__json_real(&j, "share", p->shares[i], 4);
         usm__json_bool(&j, "is_well", m.state == USM_MEMBER_WELL);
+        usm__json_text(&j, "why", why_of(show->a->team, i, why));
         usm__json_object_end(&j);
     }
     usm__json_array_end(&j);
@@ -78,8 +91,28 @@ static void show_json(const progress *show, const usm_progress *p)
         show_node(&j, &g->nodes[i]);
     usm__json_array_end(&j);
     usm__json_object_end(&j);
+}
+
+static void show_json(const progress *show, const usm_progress *p)
+{
+    put_progress(stderr, show, p);
     fputc('\n', stderr);
     fflush(stderr);
+}
+
+/* Without memory those who look see what was there before. */
+static void show_elsewhere(const progress *show, const usm_progress *p)
+{
+    char  *line = NULL;
+    size_t size = 0;
+    FILE  *file = open_memstream(&line, &size);
+
+    if (!file)
+        return;
+    put_progress(file, show, p);
+    if (fclose(file) == 0)
+        usm__monitor_graph_set_progress(&show->graph, line, size);
+    free(line);
 }
 
 bool show_progress(const usm_progress *p, void *user)
@@ -87,6 +120,8 @@ bool show_progress(const usm_progress *p, void *user)
     progress *show = user;
     char      left[32], rate[32];
 
+    if (usm__monitor_graph_is_watched(&show->graph))
+        show_elsewhere(show, p);
     if (!show->is_shown)
         return !*show->is_called_off;
     if (show->is_json) {

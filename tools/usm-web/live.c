@@ -4,6 +4,7 @@
  *
  *     event: use     processors and memory, once a second
  *     event: processes   what their monitor pages say, every 100 ms
+ *     event: graphs  those of usm-run that were started elsewhere, if they have changed
  *     event: runs    the runs that have changed, as soon as they do, at most every 40 ms
  *
  * A page that is gone is noticed by the next write, within a second. */
@@ -20,7 +21,7 @@ static _Atomic(bool) is_over;
 typedef struct stream {
     request    *r;
     machine_use use;
-    uint64_t    runs, processes; /* the versions that the page has seen */
+    uint64_t    runs, processes, graphs; /* the versions that the page has seen */
     uint64_t    next_use;
 } stream;
 
@@ -53,6 +54,11 @@ static bool write_processes(usm__json *j, stream *s)
     return processes_write_new(j, &s->processes, now_ms());
 }
 
+static bool write_graphs(usm__json *j, stream *s)
+{
+    return graphs_write_new(j, &s->graphs, now_ms());
+}
+
 /* Sends an event unless `fn` has nothing new; false when the page is gone, or no memory is left. */
 static bool send_event(stream *s, const char *name, write_fn *fn)
 {
@@ -80,7 +86,8 @@ static void serve(request *r)
         return;
     s->r = r;
     while (!atomic_load(&is_over) && send_event(s, "use", write_use) &&
-           send_event(s, "processes", write_processes) && send_event(s, "runs", write_runs)) {
+           send_event(s, "processes", write_processes) && send_event(s, "graphs", write_graphs) &&
+           send_event(s, "runs", write_runs)) {
         const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
 
         (void)nanosleep(&pause, NULL); /* of many changes one event */

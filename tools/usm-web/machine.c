@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The machine: see web.h.  Devices, their memories and the settings' limits come from usm-info, in
- * a child that a driver may kill; processors, caches, memories and links from sysfs; use from
- * /proc. */
+ * a child that a driver may kill; processors, caches, memories and links from sysfs, and from
+ * hwloc where it is installed (hwloc.c); use from /proc. */
 #include "web.h"
 
 #include "base/os.h"
@@ -159,7 +159,7 @@ static void write_node(usm__json *j, const char *folder, const char *name)
 }
 
 /* Graphics and accelerators, networks, disks: what memory travels to. */
-static const char *pci_kind(unsigned long class_code)
+const char *machine_pci_kind(unsigned long class_code)
 {
     switch (class_code >> 16) {
     case 0x01:
@@ -178,7 +178,8 @@ static const char *pci_kind(unsigned long class_code)
 static void write_pci(usm__json *j, const char *folder, const char *name)
 {
     char        text[64];
-    const char *kind = pci_kind(strtoul(line_of(folder, "class", text, sizeof text), NULL, 16));
+    const char *kind =
+        machine_pci_kind(strtoul(line_of(folder, "class", text, sizeof text), NULL, 16));
 
     if (!kind)
         return;
@@ -223,6 +224,7 @@ int machine_topology(request *r)
     usm__json_array_begin(&a.j, "pci");
     each(&a.j, SYS_PCI, "", write_pci);
     usm__json_array_end(&a.j);
+    machine_write_tree(&a.j);
     usm__json_object_end(&a.j);
     return json_close(r, 200, &a);
 }

@@ -82,7 +82,7 @@ static int serve(web *w)
     printf("http://127.0.0.1:%u/#token=%s\n", w->port, w->token);
     (void)fflush(stdout);
     (void)sigwait(&ends, &number);
-    runs_end();
+    runs_end(w);
     live_end();
     mg_stop(server);
     return 0;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Apps that run: see web.h.  A run is a child, usm-run --progress=json, and a thread that reads
  * what it writes.  Of its progress the last line is kept, which tells all; messages and results are
- * kept up to a bound.  A run that has ended gives its place to a new one, the oldest first. */
+ * kept up to a bound.  A run that has ended gives its place to a new one, the oldest first.  One that
+ * was stopped, or was killed, is resumed as a new run that goes on from what is kept (kept.c). */
 #include "web.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,19 +16,26 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MESSAGES_MAX = 1 << 16, RESULT_MAX = 4 << 20 };
+enum { MESSAGES_MAX = 1 << 16, RESULT_MAX = 4 << 20, DEVICE_MAX = 1024 };
+
+/* What a run is started with. */
+typedef struct run_order {
+    char   path[PATH_MAX], device[DEVICE_MAX]; /* device "": all */
+    char   kept[PATH_MAX]; /* the folder of what has ended, to be resumed from; "": none */
+    char  *app;
+    size_t size;
+} run_order;
 
 typedef struct run {
     uint64_t   number; /* 0: this place is free; from 1 on, in the order of their starts */
     uint64_t   version;
     bool       is_running, is_stopped;
     int        status; /* of waitpid(), once it has ended */
-    char       path[PATH_MAX];
+    run_order  order;
     char      *progress; /* the last line of JSON */
     child_text messages; /* the other lines */
     child_text result;
-    char      *app; /* the text that was started */
-    child      c;   /* its pid is valid while is_running */
+    child      c; /* its pid is valid while is_running */
 } run;
 
 /* All below is guarded by `lock`; `changed` is signalled after each change. */
@@ -138,16 +147,17 @@ static run *take_place(void)
             place = &runs[i];
     if (!place)
         return NULL;
+    kept_remove(place->order.kept);
     free(place->progress);
     free(place->messages.text);
     free(place->result.text);
-    free(place->app);
+    free(place->order.app);
     *place = (run){.number = 0};
     return place;
 }
 
-/* With the lock.  0, or errno. */
-static int start(const web *w, const child_plan *plan, const char *path, uint64_t *number)
+/* Takes the app, unless it fails.  With the lock.  0, or errno. */
+static int start(const web *w, const child_plan *plan, const run_order *order, uint64_t *number)
 {
     run      *r = take_place();
     pthread_t thread;
@@ -159,9 +169,7 @@ static int start(const web *w, const child_plan *plan, const char *path, uint64_
     if (error)
         return error;
     r->is_running = true;
-    r->app        = strdup(plan->in);
-    (void)snprintf(r->path, sizeof r->path, "%s", path);
-    error = pthread_create(&thread, NULL, read_run, r);
+    error         = pthread_create(&thread, NULL, read_run, r);
     if (error) {
         r->is_running = false;
         (void)kill(-r->c.pid, SIGKILL);
@@ -169,6 +177,7 @@ static int start(const web *w, const child_plan *plan, const char *path, uint64_
         return error;
     }
     (void)pthread_detach(thread);
+    r->order = *order;
     *number = r->number = ++last_number;
     notify_change(r);
     return 0;
@@ -190,41 +199,107 @@ static int answer_start(request *r, int error, uint64_t number)
     return json_close(r, 200, &a);
 }
 
-int runs_start(request *r)
-{
-    const char *args[8]        = {"-", "--progress=json", "--within", r->w->folder.path};
-    child_plan  plan           = {.program = "usm-run", .args = args, .folder = -1};
-    char        path[PATH_MAX] = "", device[1024];
-    char       *text           = read_body(r, &plan.in_size);
-    uint64_t    number         = 0;
-    int         error;
-
-    if (!text)
-        return 400;
-    (void)query_text(r, "path", path, sizeof path);
-    if (query_text(r, "device", device, sizeof device) && *device) {
-        args[4] = "--device";
-        args[5] = device;
-    }
-    plan.in     = text;
-    plan.folder = compose_folder_of(r, path);
-    if (plan.folder < 0) {
-        free(text);
-        return 400;
-    }
-    (void)pthread_mutex_lock(&lock);
-    error = start(r->w, &plan, path, &number);
-    (void)pthread_mutex_unlock(&lock);
-    (void)close(plan.folder);
-    free(text);
-    return answer_start(r, error, number);
-}
-
 static uint64_t number_of(const request *r)
 {
     char text[32];
 
     return query_text(r, "run", text, sizeof text) ? strtoull(text, NULL, 10) : 0;
+}
+
+/* With the lock.  `resumed`: the run whose kept folder the new one gets; 0: it begins anew, and is kept
+ * if `keeps`. */
+static int start_order(request *r, int folder, run_order *order, uint64_t resumed, bool keeps,
+                       uint64_t *number)
+{
+    const char *args[12] = {"-", "--progress=json", "--within", r->w->folder.path};
+    child_plan  plan     = {.program = "usm-run",
+                            .args    = args,
+                            .in      = order->app,
+                            .in_size = order->size,
+                            .folder  = folder};
+    size_t      n        = 4;
+    run        *old      = find(resumed);
+    int         error;
+
+    if (old)
+        old->order.kept[0] = '\0'; /* it is no longer that run's: its place may be the next */
+    else if (keeps)
+        kept_path(r->w, last_number + 1, order->kept, sizeof order->kept);
+    if (*order->device) {
+        args[n++] = "--device";
+        args[n++] = order->device;
+    }
+    if (*order->kept) {
+        args[n++] = "--resume";
+        args[n++] = order->kept;
+    }
+    error = start(r->w, &plan, order, number);
+    old   = find(resumed);
+    if (old && error)
+        memcpy(old->order.kept, order->kept, sizeof old->order.kept);
+    else if (old)
+        notify_change(old);
+    return error;
+}
+
+/* Frees the app if no run has it. */
+static int begin(request *r, run_order *order, uint64_t resumed, bool keeps)
+{
+    uint64_t number = 0;
+    int      folder = compose_folder_of(r, order->path), error;
+
+    if (folder < 0) {
+        free(order->app);
+        return 400;
+    }
+    (void)pthread_mutex_lock(&lock);
+    error = start_order(r, folder, order, resumed, keeps, &number);
+    (void)pthread_mutex_unlock(&lock);
+    (void)close(folder);
+    if (error)
+        free(order->app);
+    return answer_start(r, error, number);
+}
+
+int runs_start(request *r)
+{
+    run_order order = {.path = ""};
+    char      keeps[4];
+
+    order.app = read_body(r, &order.size);
+    if (!order.app)
+        return 400;
+    (void)query_text(r, "path", order.path, sizeof order.path);
+    (void)query_text(r, "device", order.device, sizeof order.device);
+    return begin(r, &order, 0,
+                 query_text(r, "keep", keeps, sizeof keeps) && strcmp(keeps, "1") == 0);
+}
+
+/* With the lock. */
+static bool can_resume(const run *r)
+{
+    return !r->is_running && r->status != 0 && kept_is_there(r->order.kept);
+}
+
+int runs_resume(request *r)
+{
+    uint64_t  number = number_of(r);
+    run_order order  = {.app = NULL};
+    run      *old;
+
+    (void)pthread_mutex_lock(&lock);
+    old = find(number);
+    if (old && can_resume(old)) {
+        order     = old->order;
+        order.app = strdup(old->order.app);
+    }
+    (void)pthread_mutex_unlock(&lock);
+    if (!order.app)
+        return answer_error(r, 409,
+                            "run %" PRIu64 " cannot be resumed: it still runs, is done, or nothing "
+                            "of it was kept; start its app again",
+                            number);
+    return begin(r, &order, number, false);
 }
 
 /* The first time launches under way may end; the second time none is waited for. */
@@ -253,10 +328,10 @@ static char *copy_of(uint64_t number, bool is_app, size_t *size)
 
     (void)pthread_mutex_lock(&lock);
     r = find(number);
-    if (r && (is_app ? r->app != NULL : !r->is_running)) {
-        const char *from = is_app ? r->app : r->result.text;
+    if (r && (is_app || !r->is_running)) {
+        const char *from = is_app ? r->order.app : r->result.text;
 
-        *size = is_app ? strlen(r->app) : r->result.size;
+        *size = is_app ? r->order.size : r->result.size;
         text  = malloc(*size + 1);
         if (text && *size)
             memcpy(text, from, *size);
@@ -296,10 +371,11 @@ static void write_run(usm__json *j, const run *r)
 
     usm__json_object_begin(j, NULL);
     usm__json_number(j, "run", r->number);
-    usm__json_text(j, "path", r->path);
+    usm__json_text(j, "path", r->order.path);
     usm__json_bool(j, "is_running", r->is_running);
     usm__json_bool(j, "is_stopped", r->is_stopped);
     usm__json_bool(j, "is_ok", !r->is_running && r->status == 0);
+    usm__json_bool(j, "can_resume", can_resume(r));
     usm__json_text(j, "end", r->is_running ? "" : child_end_text(r->status, end, sizeof end));
     usm__json_text(j, "progress", r->progress);
     usm__json_text(j, "messages", r->messages.text ? r->messages.text : "");
@@ -339,11 +415,27 @@ void runs_wait(uint64_t version, int ms)
     (void)pthread_mutex_unlock(&lock);
 }
 
-void runs_end(void)
+bool runs_has_child(pid_t pid)
 {
+    bool is_own = false;
+
     (void)pthread_mutex_lock(&lock);
     for (size_t i = 0; i < RUNS_MAX; i++)
+        is_own |= runs[i].is_running && runs[i].c.pid == pid;
+    (void)pthread_mutex_unlock(&lock);
+    return is_own;
+}
+
+void runs_end(const web *w)
+{
+    (void)pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < RUNS_MAX; i++) {
         if (runs[i].is_running)
             (void)kill(-runs[i].c.pid, SIGKILL);
+        while (runs[i].is_running) /* until then it may write what is to be removed */
+            (void)pthread_cond_wait(&changed, &lock);
+        kept_remove(runs[i].order.kept);
+    }
     (void)pthread_mutex_unlock(&lock);
+    kept_end(w);
 }

@@ -9,8 +9,11 @@
  *     answer.c    answers: headers, JSON, errors
  *     child.c     the other tools, as children with bounds of time and memory
  *     machine.c   devices and limits (usm-info); processors, memories, links (sysfs)
+ *     hwloc.c     the same as lstopo sees it; no_hwloc.c where hwloc is not installed
  *     compose.c   files of the folder: list, read, save; checks of apps (usm-run --dry-run)
  *     runs.c      apps that run: usm-run as a child, its progress, its results
+ *     kept.c      what stopped runs had ended, to be resumed from
+ *     graphs.c    graphs of usm-run that were started elsewhere
  *     processes.c processes that use libusm, by their monitor pages (usm-top's model)
  *     sites.c     who holds memory in a process that writes a trace (usm-prof)
  *     traces.c    pages and timelines of traces (usm-prof)
@@ -18,7 +21,7 @@
  *
  * Threads: civetweb calls the functions of requests on its own threads, several at once; each run
  * has one more, which reads what usm-run writes.  `web` is fixed once the server listens (requests
- * do not read the port); the state that changes is that of runs.c, under its lock. */
+ * do not read the port); the state that changes is that of runs.c, processes.c and graphs.c, under their locks. */
 #ifndef USM_WEB_WEB_H
 #define USM_WEB_WEB_H
 
@@ -122,7 +125,8 @@ const char *child_end_text(int status, char *text, size_t size);
 /* ---- machine.c, compose.c, runs.c, live.c */
 handler machine_devices, machine_topology;
 handler compose_list, compose_read, compose_save, compose_check;
-handler runs_start, runs_stop, runs_result, runs_app;
+handler runs_start, runs_resume, runs_stop, runs_result, runs_app;
+handler graphs_text, graphs_stop;
 handler traces_export;
 handler processes_map, sites_list;
 handler live_stream;
@@ -132,6 +136,11 @@ void    live_end(void); /* of all streams */
 bool compose_path(request *r, char *path); /* of PATH_MAX bytes */
 /* Opens the folder of an app, a name relative to the web's folder; -1, and it has been answered. */
 int compose_folder_of(request *r, const char *path);
+
+/* What a device on PCI is, by its class code of 24 bits; NULL: nothing that memory travels to. */
+const char *machine_pci_kind(unsigned long class_code);
+/* Writes the key "tree", an array of one object, as hwloc sees the machine; nothing without hwloc. */
+void machine_write_tree(usm__json *j);
 
 /* The use of processors and memory, for the stream; keeps what it saw last. */
 typedef struct machine_use {
@@ -148,7 +157,18 @@ bool processes_write_new(usm__json *j, uint64_t *seen, uint64_t now_ms);
 uint32_t processes_asked(request *r);
 /* Waits until a run is newer than `version`, at most for ms. */
 void runs_wait(uint64_t version, int ms);
-/* Ends the children of all runs. */
-void runs_end(void);
+/* Whether that process is the child of a run. */
+bool runs_has_child(pid_t pid);
+/* Ends the children of all runs, and removes what was kept of them. */
+void runs_end(const web *w);
+
+/* ---- kept.c: the folder of a run, by its number; "" if nothing can be kept */
+void kept_path(const web *w, uint64_t number, char *path, size_t size);
+bool kept_is_there(const char *path);
+void kept_remove(const char *path);
+void kept_end(const web *w);
+
+/* Writes the graphs that processes show, if anything of them is newer than *seen, and says so. */
+bool graphs_write_new(usm__json *j, uint64_t *seen, uint64_t now_ms);
 
 #endif

@@ -87,12 +87,57 @@ function groupBy(list, key) {
 }
 const vendors = { "0x8086": "Intel", "0x10de": "NVIDIA", "0x1002": "AMD", "0x1022": "AMD", "0x15b3": "Mellanox",
     "0x1af4": "virtio", "0x144d": "Samsung", "0x1d0f": "Amazon" };
-function drawPci(d, parent) {
-    const speed = d.speed && !d.speed.startsWith("Unknown") ? d.speed.replace(" PCIe", "") + " \u00d7 " + d.width : "";
-    pairs([["vendor", vendors[d.vendor] || d.vendor], ["device", d.device], ["link", speed]],
-        box("pci", d.kind, d.address, parent));
+function pciBox(kind, d, link, parent) {
+    const b = box("pci", kind, d.address, parent);
+    pairs([["vendor", vendors[d.vendor] || d.vendor], ["device", d.name || d.device], ["link", link]], b);
+    return b;
 }
-function drawTopology(t) {
+function drawPci(d, parent) {
+    pciBox(d.kind, d, d.speed && !d.speed.startsWith("Unknown") ? d.speed.replace(" PCIe", "") + " \u00d7 " + d.width : "", parent);
+}
+/* ---- as hwloc sees it: a tree, in which memory and devices hang beside what is close to them ---- */
+const PARTS = { /* by type of object: the box of one, and how its label is told */
+    Package: o => ["package", "package " + (o.number || 0), o.name],
+    Core: o => ["core", "core " + o.number],
+    Bridge: o => ["bridge", o.kind === "HostBridge" ? "host bridge" : "PCI bridge"],
+    OSDev: o => ["osdev", o.name, o.kind],
+    Group: o => ["group", "group"],
+    Die: o => ["group", "die " + o.number]
+};
+function boxOf(o, parent) {
+    if (/Cache$/.test(o.type)) return box("cache", o.kind, bytes(o.size), parent);
+    if (o.type === "PCIDev") return pciBox(o.purpose, o, o.link ? o.link + " GB/s" : "", parent);
+    const [kind, title, note] = (PARTS[o.type] || (() => ["group", o.kind]))(o);
+    return box(kind, title, note, parent);
+}
+function drawNumaNode(o, isAlone, parent) {
+    const m = box("memory", "NUMA node " + o.number, bytes(o.size), parent);
+    if (isAlone) memoryMeter = meter("memory in use", m);
+}
+const countOf = (o, type) => (o.type === type ? 1 : 0) + ["memory", "children", "devices"].flatMap(k => o[k] || []).reduce((n, c) => n + countOf(c, type), 0);
+function drawObject(o, isAlone, parent) {
+    if (o.type === "PU") return drawCpu({ number: o.number, core: o.core }, parent);
+    const b = boxOf(o, parent);
+    drawParts(o, isAlone, b);
+    return b;
+}
+function drawParts(o, isAlone, b) {
+    for (const m of o.memory || []) drawNumaNode(m, isAlone, b);
+    for (const list of [o.children, o.devices].filter(Boolean)) {
+        const within = inside(b);
+        for (const c of list) drawObject(c.type === "PU" ? { ...c, core: o.number } : c, isAlone, within);
+    }
+}
+function drawTree(machine) {
+    const b = element("div", undefined, $("topology"));
+    b.className = "tree";
+    b.setAttribute("role", "group");
+    b.setAttribute("aria-label", "machine of " + ["Package", "NUMANode", "Core", "PU", "PCIDev"].map(type => count(countOf(machine, type)) + " "
+        + { Package: "packages", NUMANode: "NUMA nodes", Core: "cores", PU: "processors", PCIDev: "devices on PCI" }[type]).join(", "));
+    drawParts(machine, countOf(machine, "NUMANode") === 1, b);
+}
+
+function drawNodes(t) {
     const top = $("topology");
     const nodes = t.nodes.length ? t.nodes : [{ number: 0, memory: t.memory, cpus: "", distances: "" }];
     for (const node of nodes) {
@@ -107,6 +152,10 @@ function drawTopology(t) {
         const attached = inside(b);
         t.pci.filter(d => d.node === node.number || (d.node < 0 && node === nodes[0])).forEach(d => drawPci(d, attached));
     }
+}
+function drawTopology(t) {
+    if (t.tree) drawTree(t.tree[0]);
+    else drawNodes(t);
     const facts = [["Host", t.host], ["Memory", bytes(t.memory), "that programs may use"],
         ["Processors", count(t.processors), "that programs may use"], ["Folder", t.folder]];
     for (const [name, value, note] of facts) {
@@ -183,6 +232,23 @@ listen("processes", state => {
         e.textContent = h ? bytes(h.reserved) + " held by " + count(h.processes) + (h.processes === 1 ? " process" : " processes") + " through libusm"
             + (h.limit ? ", limit " + bytes(h.limit) : "") : "held by no process through libusm";
     }
+});
+/* ---- hosts: those of processes that are ranks of a job ---- */
+function drawRank(p, parent) {
+    const b = box("rank", "rank " + p.rank + " of " + p.ranks, p.program + ", process " + p.pid, parent);
+    element("p", bytes(p.live) + " live, " + bytes(p.reserved) + " reserved", b);
+    for (const d of (p.devices || []).filter(d => d.reserved || d.commands))
+        element("small", d.device + ": " + bytes(d.reserved) + ", " + count(d.commands) + (d.commands === 1 ? " command" : " commands"), element("div", undefined, b));
+}
+listen("processes", state => {
+    const hosts = groupBy(state.processes.filter(p => p.ranks).sort((a, b) => a.rank - b.rank), p => p.host);
+    $("hosts").replaceChildren(...[...hosts].map(([host, ranks]) => {
+        const b = box("node-box host", host, count(ranks.length) + (ranks.length === 1 ? " rank" : " ranks"));
+        const within = inside(b);
+        for (const p of ranks) drawRank(p, within);
+        return b;
+    }));
+    $("hosts-part").hidden = hosts.size === 0;
 });
 sections.machine = () => {
     askJson("GET", "/api/topology").then(drawTopology);

@@ -21,6 +21,7 @@ const run = {
     begin() {
         $("app-run").addEventListener("click", () => run.start());
         $("app-stop").addEventListener("click", () => ask("POST", "/api/stop" + query({ run: run.number }), ""));
+        $("app-resume").addEventListener("click", () => run.follow(() => askJson("POST", "/api/resume" + query({ run: run.number }), "")));
         listen("runs", runs => runs.filter(r => r.run === run.number).forEach(run.show));
     },
     /* The graph has changed: its nodes are no longer those of the run. */
@@ -28,13 +29,21 @@ const run = {
         run.shares = [];
         view.states = [];
     },
-    async start() {
+    start() {
+        const text = app.text, keep = $("app-keep").checked ? 1 : 0;
+        return run.follow(async () => {
+            const started = await askJson("POST", "/api/run" + query({ path: app.path || "app.json", keep }), text);
+            run.text = text;
+            return started;
+        });
+    },
+    /* Shows the run that a request has started. */
+    async follow(begin) {
         $("app-run").disabled = true;
+        $("app-resume").hidden = true;
         $("run-result").replaceChildren();
         try {
-            const started = await askJson("POST", "/api/run" + query({ path: app.path || "app.json" }), app.text);
-            run.number = started.run;
-            run.text = app.text;
+            run.number = (await begin()).run;
             $("run").hidden = false;
             $("run").dataset.state = "running";
             $("run-bar").value = 0;
@@ -43,6 +52,7 @@ const run = {
             $("run-shares").replaceChildren();
             $("app-stop").hidden = false;
             $("run").scrollIntoView({ block: "nearest" });
+            if (jobs.runs.has(run.number)) run.show(jobs.runs.get(run.number)); /* it came before its number */
             notice("", "run");
         } catch (e) {
             notice(e.message, "run");
@@ -59,6 +69,7 @@ const run = {
         }
         $("app-run").disabled = false;
         $("app-stop").hidden = true;
+        $("app-resume").hidden = !r.can_resume;
         if (!r.is_ok) {
             $("run-text").textContent = r.is_stopped ? "stopped" : "usm-run " + r.end;
             if (run.text === app.text) run.markFailed(r.messages);
