@@ -104,8 +104,9 @@ def compose(page, folder):
     # A mistake is shown at its field.
     page.run("view.choose({ node: 2 })")
     set_field("out_size", "-5")
-    checked(page, "wrong")
-    page.check("whole number" in " ".join(page.texts("#inspector [data-field=out_size] .fault")), "the mistake is at its field")
+    # Clearing the field was a change, too, with a mistake of its own: the check says "wrong" of it first.
+    page.wait("return [...document.querySelectorAll('#inspector [data-field=out_size] .fault')].some(e => e.textContent.includes('whole number'))",
+              "the mistake is at its field")
     page.run("undo(); undo()") # clear() of the field was a change, too
     checked(page, "good")
     page.run("document.getElementById('app-run').click()")
