@@ -45,8 +45,8 @@ draw_web()
 {
     mkdir "$work/web"
     USM_TEST_KEEP=$work/web ctest --test-dir "$top/build/release" -R '^test_web_' --output-on-failure
-    for name in machine tree jobs launch memory compose hosts; do
-        [ ! -f "$work/web/web-$name.png" ] || cp "$work/web/web-$name.png" "$here/"
+    for name in machine hosts jobs launch memory compose; do
+        cp "$work/web/web-$name.png" "$here/"
     done
 }
 

@@ -40,6 +40,7 @@ def check_tree(page, tool, server):
                    and "Mellanox" in said[1] and "eth0" in said[1], f"devices on PCI: {said}")
         page.check("<b>" in said[0], "a name with markup is text")
         page.check("2 packages" in page.run("return document.querySelector('.tree').getAttribute('aria-label')"), "it is told in words, too")
+        page.wait("return document.getElementById('machine').dataset.state === 'drawn'", "the devices are drawn beside it")
         page.picture("web-tree")
         page.open(server.url)
     finally:
