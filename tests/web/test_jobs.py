@@ -178,6 +178,10 @@ def check_elsewhere(page, tools, folder):
     page.run("chooseJob(arguments[0])", key)
     wait_in_the_middle(page, key)
     page.check(page.run("return document.title") == "usm: jobs", "no script ran from the name of its file")
+    tasks, done, running, ready = page.run("return progressOf(jobs.runs.get(arguments[0])).nodes[2]", key)
+    page.check(tasks == 8 and running >= 1 and done + running + ready == 8, f"what does not run yet is scheduled: {done}, {running}, {ready}")
+    page.check(page.run("return statesOf({ nodes: [[4, 0, 0, 4], [4, 1, 1, 2], [4, 4, 0, 0], [4, 2, 0, 0], [4, 0, 0, 0], [0, 0, 0, 0]] })")
+               == ["scheduled", "running", "done", "started", "waiting", "waiting"], "states of nodes")
     page.check(all(os.stat(os.path.join(os.environ["XDG_RUNTIME_DIR"], "usm", name)).st_mode & 0o777 == 0o600
                    for name in runtime_files(".graph") + runtime_files(".progress")), "its files are the user's alone")
     page.picture("web-elsewhere")

@@ -38,14 +38,17 @@ static void show_rate(char *text, size_t size, double rate)
 
 static void show_node(usm__json *j, const usm__graph_node *n)
 {
-    uint64_t running = 0;
+    uint64_t running = 0, ready = 0;
 
-    for (uint32_t i = 0; i < n->ntasks; i++)
+    for (uint32_t i = 0; i < n->ntasks; i++) {
         running += n->tasks[i].state == USM__TASK_FLIES;
+        ready += n->tasks[i].state == USM__TASK_READY;
+    }
     usm__json_array_begin(j, NULL);
     usm__json_number(j, NULL, n->ntasks);
     usm__json_number(j, NULL, n->ndone);
     usm__json_number(j, NULL, running);
+    usm__json_number(j, NULL, ready);
     usm__json_array_end(j);
 }
 
@@ -58,8 +61,9 @@ static const char *why_of(usm_team *team, uint32_t member, char *why)
     return why;
 }
 
-/* One JSON object.  "nodes" has, in the order of the file, [launches, ended, under way]:
- * the thread that runs the graph calls this, so its tasks stand still. */
+/* One JSON object.  "nodes" has, in the order of the file, [launches, ended, under way, scheduled]:
+ * the thread that runs the graph calls this, so its tasks stand still.  Scheduled: it has its inputs,
+ * and waits for a device. */
 static void put_progress(FILE *file, const progress *show, const usm_progress *p)
 {
     const usm_graph *g = show->a->graph;

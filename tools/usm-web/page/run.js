@@ -3,8 +3,8 @@
 "use strict";
 
 /* The states of nodes, of a line of usm-run --progress=json. */
-const statesOf = p => p.nodes.map(([tasks, done, running]) =>
-    tasks && done === tasks ? "done" : running ? "running" : done ? "started" : "waiting");
+const statesOf = p => p.nodes.map(([tasks, done, running, ready]) =>
+    tasks && done === tasks ? "done" : running ? "running" : ready ? "scheduled" : done ? "started" : "waiting");
 function showShares(box, p) {
     box.replaceChildren(...p.members.map((m, k) => {
         const e = element("span", m.name + " " + percent(m.share) + (m.is_well ? "" : " (set aside)"));
