@@ -228,9 +228,14 @@ def check_forged(page, server):
     page.check(server.request("GET", f"/api/graph?pid={server.process.pid}&start={ticks}")[0] == 404, "nor is one that others may read")
     os.unlink(left)
     put(server.process.pid, ".graph", head + "name\n" + "[" * 3000)
-    put(server.process.pid, ".progress", '{"nodes": 1, "members": "x"')
-    page.wait(f"return jobs.runs.has('{server.process.pid}-{ticks}')", "one whose progress is none is listed")
-    page.run(f"return chooseJob('{server.process.pid}-{ticks}').catch(e => {{ window.refused = e.message; }})")
+    key = f"{server.process.pid}-{ticks}"
+    for text in ("", "null", '{"nodes": 1, "members": "x"', '{"fraction": 0.5, "nodes": [1], "members": []}',
+                 '{"fraction": "x", "nodes": [], "members": []}', '{"fraction": 0.5, "nodes": [[1]], "members": [null]}'):
+        put(server.process.pid, ".progress", text)
+        page.wait(f"return jobs.runs.has('{key}') && jobs.runs.get('{key}').progress === {json.dumps(text)}", "one whose progress is none is listed")
+        page.check(page.run(f"return progressOf(jobs.runs.get('{key}'))") is None, f"{text!r} is no progress")
+    page.check(page.run("return document.getElementById('link').dataset.state") == "live", "and the page goes on")
+    page.run(f"return chooseJob('{key}').catch(e => {{ window.refused = e.message; }})")
     page.wait("return window.refused", "an app that is none has a sentence")
     page.check(server.request("POST", f"/api/graph/stop?pid={server.process.pid}&start=1", b"")[0] == 404, "another start is another process")
     for name in runtime_files(".graph") + runtime_files(".progress"):

@@ -16,7 +16,8 @@ function jobText(r, p) {
 function progressOf(r) {
     try {
         const p = JSON.parse(r.progress);
-        return p && Array.isArray(p.nodes) && Array.isArray(p.members) ? p : null;
+        const isOne = Number.isFinite(p.fraction) && p.nodes.every(Array.isArray) && p.members.every(m => Number.isFinite(m.share));
+        return isOne ? p : null;
     } catch {
         return null;
     }
