@@ -62,6 +62,19 @@ def check_requests(server):
     check(server.request("GET", "/api/nothing")[0] == 404, "an address that is none")
 
 
+def check_machine(tool, folder):
+    """The machine, and no driver is loaded to see it: usm-info does that, in a process that may fail."""
+    server = Server(tool, folder, environment={"HWLOC_PLUGINS_VERBOSE": "1"})
+    try:
+        status, seen = server.json("GET", "/api/topology")
+        check(status == 200 and len(seen["cpus"]) >= 1 and seen["memory"] > 0, f"the machine: {seen}")
+        server.process.terminate()
+        loaded = set(re.findall(r"Plugin descriptor `(\w+)' ready", server.process.stderr.read()))
+        check(loaded <= {"hwloc_pci", "hwloc_xml_libxml"}, f"hwloc's plugins of drivers: {loaded}")
+    finally:
+        server.end()
+
+
 def check_files(server, folder):
     """Files outside of the folder stay outside, by whichever name."""
     outside = os.path.join(os.path.dirname(folder), os.path.basename(folder) + ".outside")
@@ -180,6 +193,7 @@ def main():
     try:
         check_scripts()
         check_requests(server)
+        check_machine(tool, folder)
         check_files(server, folder)
         check_start(tool, server, folder)
         check_streams(server)

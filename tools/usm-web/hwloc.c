@@ -4,8 +4,10 @@
 #include "web.h"
 
 #include <hwloc.h>
+#include <stdlib.h>
 
-/* hwloc's plugins that start drivers: usm-info asks those, in a process of its own. */
+/* hwloc's components that start drivers: usm-info asks those, in a process of its own.  Those that are
+ * plugins are not to be loaded at all. */
 static const char *const drivers[] = {"opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"};
 
 static void write_list(usm__json *j, const char *key, hwloc_obj_t first);
@@ -63,6 +65,12 @@ static void write_list(usm__json *j, const char *key, hwloc_obj_t first)
     for (hwloc_obj_t o = first; o; o = o->next_sibling)
         write_object(j, o);
     usm__json_array_end(j);
+}
+
+void machine_begin(void)
+{
+    (void)setenv("HWLOC_PLUGINS_BLACKLIST",
+                 "hwloc_opencl,hwloc_cuda,hwloc_nvml,hwloc_rsmi,hwloc_levelzero,hwloc_gl", 0);
 }
 
 static bool load(hwloc_topology_t t)

@@ -76,6 +76,7 @@ static int serve(web *w)
     (void)sigaddset(&ends, SIGTERM);
     (void)sigaddset(&ends, SIGHUP);
     (void)sigprocmask(SIG_BLOCK, &ends, NULL); /* of all threads: sigwait() takes them */
+    machine_begin();
     server = server_start(w);
     if (!server)
         return 1;

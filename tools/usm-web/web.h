@@ -139,6 +139,8 @@ int compose_folder_of(request *r, const char *path);
 
 /* What a device on PCI is, by its class code of 24 bits; NULL: nothing that memory travels to. */
 const char *machine_pci_kind(unsigned long class_code);
+/* To be called before there are threads: the environment is changed. */
+void machine_begin(void);
 /* Writes the key "tree", an array of one object, as hwloc sees the machine; nothing without hwloc. */
 void machine_write_tree(usm__json *j);
 
