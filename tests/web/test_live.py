@@ -96,20 +96,26 @@ def check_jobs(page, server):
 
 
 def check_ranks(page, md5, folder):
-    """A launch over two ranks: who they are, how far it has got; one of them is killed."""
+    """A launch over three ranks: who they are, how far it has got; the device of one fails, another one is killed."""
     meet = os.path.join(folder, "meet")
     os.mkdir(meet)
-    ranks = [subprocess.Popen([md5, "--digest", "0" * 32, "--max-length", "13", f"--ranks=socket:{meet},rank={rank},size=2"],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for rank in range(2)]
+    ranks = [subprocess.Popen([md5, "--digest", "0" * 32, "--max-length", "13", f"--ranks=socket:{meet},rank={rank},size=3"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              env={**os.environ, **({"USM_HOOKS": "fault:launch@1=USM_E_DEVICE"} if rank == 2 else {})})
+             for rank in range(3)]
     try:
         page.run("location.hash = 'memory'")
-        for rank in range(2):
-            page.wait(f"return [...document.querySelectorAll('#processes td')].some(e => e.textContent === '{rank} of 2')", f"rank {rank} is listed")
+        for rank in range(3):
+            page.wait(f"return [...document.querySelectorAll('#processes td')].some(e => e.textContent === '{rank} of 3')", f"rank {rank} is listed")
         page.run("location.hash = 'jobs'")
-        page.wait("return [...document.querySelectorAll('#launches header')].some(e => e.textContent.includes('of 2'))", "the launch is shown")
+        page.wait("return [...document.querySelectorAll('#launches header')].some(e => e.textContent.includes('of 3'))", "the launch is shown")
+        page.wait("return [...document.querySelectorAll('#launches .job')].some(e => /rank 0/.test(e.textContent) && /2.opencl:0 is set aside: its rank has the reason/.test(e.textContent))",
+                  "a device that failed is set aside, where chunks are granted", 60)
+        page.wait("return [...document.querySelectorAll('#launches .job')].some(e => /rank 2/.test(e.textContent) && /is set aside: .*launch/.test(e.textContent))",
+                  "and its rank says why")
         ranks[1].kill()
         ranks[1].wait()
-        page.wait("return [...document.querySelectorAll('#queues td')].every(e => e.textContent !== '1 of 2')", "a rank that was killed is gone")
+        page.wait("return [...document.querySelectorAll('#queues td')].every(e => e.textContent !== '1 of 3')", "a rank that was killed is gone")
         page.wait("return [...document.querySelectorAll('#launches .job')].some(e => /is lost/.test(e.textContent) && /rescheduled/.test(e.textContent))",
                   "what it had was rescheduled, and why")
         page.run("document.getElementById('launches').scrollIntoView()")
