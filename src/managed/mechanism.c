@@ -289,6 +289,9 @@ static int take(const usm__mechanism *m, char *at, void *frame, size_t size)
      * block that the program has dropped pages of (ENOENT). */
     if (rc != 0 && (done > 0 || rc == ENOENT))
         rc = drop(at + done, size - done, MADV_DONTNEED);
+    /* Present pages arrive without protection, but what the system has swapped out keeps it. */
+    if (done > 0)
+        (void)usm__mechanism_protect(m, frame, done, false);
     return rc;
 }
 

@@ -373,6 +373,49 @@ static void pages_that_cannot_come_stay(void)
     }
 }
 
+#define IS_PROTECTED (UINT64_C(1) << 57) /* of an entry of pagemap */
+#define IS_SWAPPED   (UINT64_C(1) << 62)
+
+/* How many pages of 64 KiB have the bit. */
+static size_t count_pages(const char *p, uint64_t bit)
+{
+    uint64_t entries[16];
+    size_t   n  = 0;
+    int      fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+
+    CHECK(fd >= 0);
+    CHECK_INT(pread(fd, entries, sizeof entries, (off_t)((uintptr_t)p / 4096 * sizeof *entries)),
+              (long)sizeof entries);
+    (void)close(fd);
+    for (size_t i = 0; i < 16; i++)
+        n += (entries[i] & bit) != 0;
+    return n;
+}
+
+/* tests/swap.sh runs it where there is swap.  A frame that is protected would stop its next user. */
+static void what_was_swapped_out_leaves_unprotected(void)
+{
+    moved v = make_moved();
+
+    if (!v.m.moves)
+        SKIP("pages are copied here");
+    CHECK_INT(usm__mechanism_watch(&v.m, v.at, 64 * KIB), 0);
+    CHECK_INT(usm__mechanism_place(&v.m, v.frame, v.at, 64 * KIB, false), 0);
+    CHECK_INT(usm__mechanism_protect(&v.m, v.at, 64 * KIB, true), 0);
+    CHECK_INT(madvise(v.at, 64 * KIB, MADV_PAGEOUT), 0);
+    if (count_pages(v.at, IS_SWAPPED) == 0) {
+        end_moved(&v);
+        SKIP("there is no swap");
+    }
+    CHECK(count_pages(v.at, IS_PROTECTED) > 0);
+    CHECK_INT(usm__mechanism_take(&v.m, v.at, v.frame, 64 * KIB), 0);
+    CHECK_INT(count_pages(v.frame, IS_PROTECTED), 0);
+    v.frame[0]++;
+    v.frame[0]--;
+    check_pages(v.frame);
+    end_moved(&v);
+}
+
 /* Many ranges, which end in another order: each pointer finds its own. */
 static void each_of_many_ranges_is_found(void)
 {
@@ -715,6 +758,7 @@ static const plain_case cases[] = {
     CASE(calls_that_fail_are_told),
     CASE(pages_that_do_not_move_are_copied),
     CASE(pages_that_cannot_come_stay),
+    CASE(what_was_swapped_out_leaves_unprotected),
     CASE(each_of_many_ranges_is_found),
     CASE(a_full_tier_ends_the_access),
     CASE(memory_stays_within_the_limit),
