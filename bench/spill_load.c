@@ -281,8 +281,7 @@ static void compute_for(uint64_t ns)
 {
     uint64_t until = bench_now_ns() + ns;
 
-    while (bench_now_ns() < until) {
-    }
+    while (bench_now_ns() < until) {}
 }
 
 /* In order, and so slowly that readahead is there before. */

@@ -111,11 +111,11 @@ typedef struct app {
     usm_team     *team;
     usm_graph    *graph;
     volatile sig_atomic_t *is_called_off; /* NULL: nothing runs */
-    const char  **options; /* of the command line: "NAME:SERVERS" */
-    size_t        noptions;
-    app_store    *stores;
-    size_t        nstores;
-    bool          is_dry; /* values are not read: nothing runs */
+    const char           **options;       /* of the command line: "NAME:SERVERS" */
+    size_t                 noptions;
+    app_store             *stores;
+    size_t                 nstores;
+    bool                   is_dry; /* values are not read: nothing runs */
 } app;
 
 /* ---- place.c */

@@ -273,7 +273,8 @@ static bool is_for_units(app *a)
                            "node '%s' is a template, which runs on this machine: leave --on out",
                            a->nodes[i].desc.name);
     return !a->types ||
-           mistake(a, a->text, "it has 'types' of its own, which units do not have: leave --on out");
+           mistake(a, a->text,
+                   "it has 'types' of its own, which units do not have: leave --on out");
 }
 
 static bool run_on(app *a, const command_line *c)

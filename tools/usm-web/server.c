@@ -31,8 +31,7 @@ static const struct {
     {"POST", "/api/stop", runs_stop},         {"GET", "/api/graph", graphs_text},
     {"POST", "/api/graph/stop", graphs_stop}, {"GET", "/api/result", runs_result},
     {"GET", "/api/live", live_stream},        {"GET", "/api/app", runs_app},
-    {"POST", "/api/export", traces_export},
-    {"GET", "/api/map", processes_map},
+    {"POST", "/api/export", traces_export},   {"GET", "/api/map", processes_map},
     {"GET", "/api/sites", sites_list},
 };
 
