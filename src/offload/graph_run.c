@@ -179,7 +179,8 @@ usm_status usm__graph_run_fails(usm__graph_run *r, usm__graph_task *task, usm_st
         if (!task->tried)
             return out_of_memory();
         task->tried[member] = true;
-        usm__team_set_why(r->g->team, member, message);
+        if (member < r->nlocal)
+            usm__team_set_why(r->g->team, member, message);
     } else {
         (void)usm__fail(status, "node '%s': %s", n->desc.name, message);
         usm__team_set_aside(r->g->team, member, status);
