@@ -152,9 +152,9 @@ s/\["cut", "each"\]/["in", "each"]/|7|nothing to unroll it by
 s/\["each", "sum"\]/["sum", "each"]/|13|node 'sum' has an output, so nobody can read it
 s/\["in", "cut"\],//|6|nobody gives input to node 'cut'
 s/{"print": "u32"}/{"print": "u31"}/|8|'print' is text, hex, or a type of numbers
-s/{"print": "u32"}/{}/|8|an output needs a 'file', or 'print'
+s/{"print": "u32"}/{}/|8|an output needs a 'file', 'to' or 'print'
 s/"name": "sum", //|8|a node has no 'name'
-s/"edges"/"egdes"/|10|an app has no field 'egdes'; there are name, kernels, nodes, edges
+s/"edges"/"egdes"/|10|an app has no field 'egdes'; there are name, kernels, stores, nodes, edges
 s/"kernels[.][a-z]*"/"nothing"/|2|'nothing' cannot be read: No such file
 s/"k": {.*}}/"k": {"options": "-w"}}/|2|kernel 'k' has no code
 s/"parts": 30/"parts": 30, "parts": 31/|6|duplicate object key

@@ -392,27 +392,21 @@ static size_t count_pages(const char *p, uint64_t bit)
     return n;
 }
 
-/* tests/swap.sh runs it where there is swap.  A frame that is protected would stop its next user. */
+/* A frame that is protected would stop its next user.  Only tests/swap.sh makes sure that there is swap. */
 static void what_was_swapped_out_leaves_unprotected(void)
 {
     moved v = make_moved();
 
-    if (!v.m.moves)
-        SKIP("pages are copied here");
     CHECK_INT(usm__mechanism_watch(&v.m, v.at, 64 * KIB), 0);
     CHECK_INT(usm__mechanism_place(&v.m, v.frame, v.at, 64 * KIB, false), 0);
     CHECK_INT(usm__mechanism_protect(&v.m, v.at, 64 * KIB, true), 0);
     CHECK_INT(madvise(v.at, 64 * KIB, MADV_PAGEOUT), 0);
-    if (count_pages(v.at, IS_SWAPPED) == 0) {
-        end_moved(&v);
-        SKIP("there is no swap");
-    }
-    CHECK(count_pages(v.at, IS_PROTECTED) > 0);
+    CHECK(count_pages(v.at, IS_SWAPPED) > 0 || !getenv("USM_TEST_SWAP"));
+    CHECK_INT(count_pages(v.at, IS_PROTECTED), 16);
     CHECK_INT(usm__mechanism_take(&v.m, v.at, v.frame, 64 * KIB), 0);
     CHECK_INT(count_pages(v.frame, IS_PROTECTED), 0);
-    v.frame[0]++;
-    v.frame[0]--;
-    check_pages(v.frame);
+    if (v.m.moves) /* else the frame has what the engine loads */
+        check_pages(v.frame);
     end_moved(&v);
 }
 
@@ -693,7 +687,7 @@ static void a_block_stays_a_huge_page(void)
     (void)close(m.fd);
     (void)munmap(page, 64 * KIB);
     if (!m.moves || !has_huge_pages())
-        SKIP("pages are copied here, or there are no huge ones");
+        return; /* blocks that are copied come in small pages */
     CHECK_INT(run_again("--huge", "USM_SPILL_BLOCK", "2M", text), 42);
     CHECK_IN("of huge pages", text);
 }
