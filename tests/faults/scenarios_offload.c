@@ -206,8 +206,7 @@ static usm_status graph(state *s)
     return USM_OK;
 }
 
-/* --- templates
- * -------------------------------------------------------------------------- */
+/* --- templates ------------------------------------------------------------------------------ */
 
 enum { ELEMENTS = 300 }; /* a leaf and a rest */
 
@@ -243,8 +242,6 @@ static usm_status templates(state *s)
     uint32_t             *in = (uint32_t *)(void *)s->host, out[ELEMENTS];
     usm_template         *stages[2];
 
-    if (strcmp(sweep_backend(), "host") != 0)
-        return USM_OK;
     TRY(usm_team_create(NULL, &s->team));
     TRY(usm_template_create(s->team, &prefix, &s->template[0]));
     TRY(usm_template_create(s->team, &level, &s->template[1]));
@@ -270,6 +267,6 @@ const scenario offload_scenarios[] = {
     {"launch_over_a_team", launch_over_a_team, NEEDS_RUN | SLOW},
     {"launch_with_a_file", launch_with_a_file, NEEDS_RUN | SLOW},
     {"graph", graph, NEEDS_RUN | SLOW},
-    {"templates", templates, NEEDS_RUN | SLOW},
+    {"templates", templates, NEEDS_RUN | NEEDS_HOST | SLOW},
     {NULL, NULL, 0},
 };

@@ -619,6 +619,8 @@ static const char *why_not(const scenario *sc)
         return "no kernels run";
     if (sc->flags & NEEDS_NATIVE && !strcmp(sweep_backend(), "host"))
         return "no native objects";
+    if (sc->flags & NEEDS_HOST && strcmp(sweep_backend(), "host") != 0)
+        return "its kernels are the host's";
     return NULL;
 }
 

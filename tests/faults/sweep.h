@@ -60,7 +60,8 @@ enum {
     NEEDS_NATIVE = 8,  /* only over a driver with native objects                             */
     MAY_REFUSE   = 16, /* act's own end may be a failure without any fault                   */
     MAY_LACK     = 32, /* what a driver fails to tell may be USM_E_NOT_SUPPORTED              */
-    SLOW         = 64  /* minutes over the software driver: there only in ./run soak          */
+    SLOW         = 64, /* minutes over the software driver: there only in ./run soak          */
+    NEEDS_HOST   = 128 /* only over the host backend                                          */
 };
 
 extern const scenario scenarios[]; /* the last has no name */
