@@ -394,9 +394,15 @@ static bool can_move(void)
 {
     int         error;
     char        name[] = "cup";
-    const char *found  = setupterm(NULL, STDOUT_FILENO, &error) == OK ? tigetstr(name) : NULL;
+    const char *found;
+    bool        can;
 
-    return found != NULL && found != (const char *)-1;
+    if (setupterm(NULL, STDOUT_FILENO, &error) != OK)
+        return false;
+    found = tigetstr(name);
+    can   = found != NULL && found != (const char *)-1;
+    (void)del_curterm(cur_term); /* newterm() makes another */
+    return can;
 }
 
 int top_show(top_model *m, const top_screen *s)
