@@ -31,6 +31,7 @@
 #define FEATURE_MOVE     (UINT64_C(1) << 16)
 #define NEW_DESCRIPTOR   _IO(0xAA, 0x00)
 #define USER_MODE_ONLY   1
+#define POISON_DONTWAKE  1 /* the threads that wait are woken when the reason has been told */
 #define POPULATE_WRITE   23
 #define TRIES_WHILE_BUSY 100 /* of a call that fails because the kernel changes the mappings */
 
@@ -238,7 +239,7 @@ static int place_by_move(const usm__mechanism *m, char *frame, char *at, size_t 
     int    rc;
 
     if (m->frees_tables && size % USM__HUGE_PAGE == 0)
-        (void)drop(at, size, MADV_DONTNEED); /* frees the page table that the access has made */
+        usm__mechanism_free_tables(at, size); /* that the access has made */
     rc = move(m, frame, at, size, &done);
     if (rc == ENOENT && drop(frame + done, size - done, POPULATE_WRITE) == 0) {
         rc = move(m, frame + done, at + done, size - done, &more);
@@ -250,7 +251,8 @@ static int place_by_move(const usm__mechanism *m, char *frame, char *at, size_t 
     if (rc == 0) {
         (void)drop(frame + done, size - done, MADV_DONTNEED);
     } else {
-        (void)madvise(at + done, size - done, MADV_DONTNEED);
+        if (rc != EEXIST) /* nobody knows what a page that is in the way holds */
+            (void)madvise(at + done, size - done, MADV_DONTNEED);
         move_back(m, at, frame, done);
     }
     return rc;
@@ -326,7 +328,7 @@ void usm__mechanism_wake(const usm__mechanism *m, char *at, size_t size)
 
 int usm__mechanism_poison(const usm__mechanism *m, char *at, size_t size)
 {
-    struct poison a = {.range = {(uintptr_t)at, size}};
+    struct poison a = {.range = {(uintptr_t)at, size}, .mode = POISON_DONTWAKE};
 
     return call(m, "os.uffd_poison", IOCTL_POISON, &a);
 }

@@ -30,6 +30,9 @@ typedef struct usm__mechanism {
 usm_status usm__mechanism_open(usm__mechanism *m, char *arena, size_t size, bool can_move);
 /* What frees_tables is to be. */
 bool usm__mechanism_tries_tables(const usm__mechanism *m);
+/* Frees empty page tables of whole huge pages.  Where any page is, nothing is done: it must be found in
+ * the way, and not be lost. */
+void usm__mechanism_free_tables(char *at, size_t size);
 /* Accesses to absent and protected pages of [p, p + size) are told from now on. */
 int usm__mechanism_watch(const usm__mechanism *m, void *p, size_t size);
 /* The frame's content comes to `at`, where no page is.  On failure it is still in the frame. */

@@ -692,6 +692,26 @@ static void a_block_stays_a_huge_page(void)
     CHECK_IN("of huge pages", text);
 }
 
+/* What should not be there is found, not dropped with the page table. */
+static void a_page_in_the_way_of_a_huge_one_is_kept(void)
+{
+    char *all   = mmap(NULL, 6 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *frame = all + (-(uintptr_t)all & (2 * MIB - 1)), *at = frame + 2 * MIB;
+    usm__mechanism m;
+
+    CHECK(all != MAP_FAILED);
+    usm_free(make_managed(1)); /* skips */
+    CHECK_INT(usm__mechanism_open(&m, frame, 2 * MIB, true), USM_OK);
+    CHECK_INT(madvise(at, 2 * MIB, MADV_NOHUGEPAGE), 0);
+    memset(frame, 7, 2 * MIB);
+    at[MIB] = 5;
+    CHECK_INT(usm__mechanism_watch(&m, at, 2 * MIB), 0);
+    CHECK(usm__mechanism_place(&m, frame, at, 2 * MIB, false) != 0);
+    CHECK(at[MIB] == 5 && frame[0] == 7 && frame[MIB] == 7);
+    (void)close(m.fd);
+    (void)munmap(all, 6 * MIB);
+}
+
 /* A child has none of the memory, and does not disturb the parent. */
 static void a_child_does_not_have_it(void)
 {
@@ -757,6 +777,7 @@ static const plain_case cases[] = {
     CASE(a_full_tier_ends_the_access),
     CASE(memory_stays_within_the_limit),
     CASE(a_block_stays_a_huge_page),
+    CASE(a_page_in_the_way_of_a_huge_one_is_kept),
     CASE(a_child_does_not_have_it),
     CASE(a_machine_that_refuses_is_named),
     CASE(the_error_callback_hears_of_it_first),
