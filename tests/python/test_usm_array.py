@@ -155,7 +155,7 @@ class Beside(unittest.TestCase):
             self.assertEqual((view.get_array()._pointer, view.shape), (taken.ptr, taken.shape))
             before = taken.to_numpy()
             view += 1
-            queue.wait()
+            view.sycl_queue.wait()
             self.assertTrue((taken.to_numpy() == before + 1).all())
 
     def test_pyopencl(self):
