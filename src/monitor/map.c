@@ -184,19 +184,30 @@ static uint8_t cell_of(const walk *w, uint32_t i)
 
 /* ---- all of it --------------------------------------------------------------------------------- */
 
-static bool has_memory(usm__monitor_pool *p)
+/* The place of a pool that has memory; NULL: it has none, or no place. */
+static usm__monitor_pool *shown_of(usm_pool *pool)
 {
-    return usm_load_relaxed(&p->serial) != 0 && usm_load_relaxed(&p->held.reserved) != 0;
+    if (pool->held == &pool->own_held || usm_load_relaxed(&pool->held->reserved) == 0)
+        return NULL;
+    return (usm__monitor_pool *)((char *)pool->held - offsetof(usm__monitor_pool, held));
+}
+
+/* Of the pools, not of the places: a place is written while its pool is being made, which nobody else
+ * sees yet. */
+static void count_pool(usm_pool *pool, void *arg)
+{
+    walk *w = arg;
+
+    w->pools += shown_of(pool) != NULL;
 }
 
 static void map_pool(usm_pool *pool, void *arg)
 {
     walk              *w = arg;
-    usm__monitor_pool *p =
-        (usm__monitor_pool *)((char *)pool->held - offsetof(usm__monitor_pool, held));
+    usm__monitor_pool *p = shown_of(pool);
 
     /* A pool that has got its memory since they were counted has its turn in the next map. */
-    if (pool->held == &pool->own_held || !has_memory(p) || w->pools == 0)
+    if (!p || w->pools == 0)
         return;
     w->serial     = usm_load_relaxed(&p->serial);
     w->from       = w->map->nsegments;
@@ -227,8 +238,7 @@ bool usm__monitor_take_map(usm__monitor_page *page, usm__monitor_map *map)
         return false;
     memset(map, 0, sizeof *map);
     w->map = map;
-    for (size_t i = 0; i < USM__MONITOR_POOLS; i++)
-        w->pools += has_memory(&page->pools[i]);
+    usm__pools_each(count_pool, w);
     usm__pools_each(map_pool, w);
     (void)usm__os_unmap(w, sizeof *w);
     map->taken_ns = usm__os_now_ns();
