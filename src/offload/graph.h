@@ -10,6 +10,7 @@
  *     graph_units.c   units elsewhere that take part in a run (graph_units.h)
  *     graph_lost.c    what a lost unit had is made again
  *     graph_where.c   where blocks lie, and how long they travel: pure functions
+ *     graph_sim.c     a run whose launches are not executed; trials of a few launches
  *     graph_serve.c   a run that executes what another process tells it
  *     graph_progress.c reports progress while the graph runs
  *     graph_keep.c    blocks of ended launches in a folder, to resume from

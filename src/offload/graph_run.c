@@ -11,10 +11,14 @@
  * sizes) would occur on every member: they end the run.
  *
  * Members after those of the team are units, processes elsewhere (graph_units.c).  A run with a
- * server executes the tasks that another process names: nothing becomes ready by itself. */
+ * server executes the tasks that another process names: nothing becomes ready by itself.
+ *
+ * A simulated run executes nothing, and has no bytes: launches end on a clock of their own.  A trial
+ * executes a few launches of each node (graph_sim.h). */
 #include "offload/graph_run.h"
 
 #include "base/os.h"
+#include "offload/graph_sim_state.h"
 #include "offload/graph_units.h"
 #include "offload/watts.h"
 
@@ -67,7 +71,10 @@ static usm_status try_task(usm__graph_run *r, uint32_t node, uint32_t part)
 
     if (n->tasks[part].state != USM__TASK_WAITS || !usm__graph_run_is_satisfied(r->g, node, part))
         return USM_OK;
-    st = usm__graph_make_room(n);
+    if (r->trial && part >= r->trial->launches)
+        return USM_OK; /* it will count as ended: end_untried() */
+    if (!r->sim)
+        st = usm__graph_make_room(n);
     return st == USM_OK ? usm__graph_run_push(r, &n->tasks[part]) : st;
 }
 
@@ -129,6 +136,30 @@ usm_status usm__graph_run_complete(usm__graph_run *r, usm__graph_task *task)
     return st;
 }
 
+/* ---- trials ---------------------------------------------------------------------------------- */
+
+static void note_trial(usm__graph_trial *t, uint32_t node, double seconds)
+{
+    t->seconds[(size_t)node * t->launches + t->ended[node]++] = seconds;
+}
+
+/* Once all launches of a node that are to be executed have ended, the others get the block of the
+ * first. */
+static usm_status end_untried(usm__graph_run *r, uint32_t node)
+{
+    usm__graph_node *n    = &r->g->nodes[node];
+    size_t           size = n->desc.out_size;
+    usm_status       st   = USM_OK;
+
+    if (n->ndone != r->trial->launches)
+        return USM_OK;
+    for (uint32_t i = r->trial->launches; i < n->ntasks && st == USM_OK; i++) {
+        memcpy(n->blocks + i * size, n->blocks, size);
+        st = usm__graph_run_complete(r, &n->tasks[i]);
+    }
+    return st;
+}
+
 /* ---- members --------------------------------------------------------------------------------- */
 
 static bool may_take(const usm__graph_run *r, uint32_t member, const usm__graph_task *task)
@@ -137,6 +168,8 @@ static bool may_take(const usm__graph_run *r, uint32_t member, const usm__graph_
 
     if (!r->members[member].is_well || (task->tried && task->tried[member]))
         return false;
+    if (r->trial && k->kernels[r->trial->member])
+        return member == r->trial->member;
     return member < r->nlocal ? k->kernels[member] != NULL : usm__units_can(r, member, task);
 }
 
@@ -225,7 +258,8 @@ void usm__graph_run_uncharge(usm__graph_run *r, const usm__graph_task *task)
 
 usm_status usm__graph_run_launch(usm__graph_run *r, usm__graph_task *task)
 {
-    usm_status st = usm__graph_flight_begin(r->g, task, &r->places[task->member], r->mail);
+    usm_status st = r->sim ? usm__sim_begin(r, task)
+                           : usm__graph_flight_begin(r->g, task, &r->places[task->member], r->mail);
 
     if (st == USM_OK) {
         r->flying++;
@@ -293,10 +327,11 @@ static usm_status gather(const usm_graph *g, const usm__graph_task *task, const 
     return st;
 }
 
-static usm_status make_call(usm__graph_run *r, usm__graph_task *task)
+static usm_status call(usm__graph_run *r, usm__graph_task *task)
 {
-    const usm__graph_node *n    = &r->g->nodes[task->node];
-    unsigned char         *copy = NULL;
+    const usm__graph_node *n     = &r->g->nodes[task->node];
+    unsigned char         *copy  = NULL;
+    uint64_t               begin = usm__os_now_ns();
     const void            *in;
     uint32_t               size;
     usm_status             st = gather(r->g, task, &in, &size, &copy);
@@ -311,6 +346,19 @@ static usm_status make_call(usm__graph_run *r, usm__graph_task *task)
         }
     }
     usm__heap_free(copy);
+    if (r->trial)
+        note_trial(r->trial, task->node, (double)(usm__os_now_ns() - begin) / 1e9);
+    return st;
+}
+
+static usm_status make_call(usm__graph_run *r, usm__graph_task *task)
+{
+    usm_status st = USM_OK;
+
+    if (r->sim)
+        usm__sim_call(r, task->node);
+    else
+        st = call(r, task);
     if (st != USM_OK)
         return st;
     r->stats.chunks++;
@@ -454,6 +502,7 @@ static usm_status on_flight(usm__graph_run *r, usm__graph_flight *f)
 {
     usm__graph_task *task = f->task;
     uint64_t         busy;
+    usm_status       st;
 
     r->flying--;
     usm__graph_run_uncharge(r, task);
@@ -476,13 +525,17 @@ static usm_status on_flight(usm__graph_run *r, usm__graph_flight *f)
         usm__units_made_here(r, task);
     if (r->keep)
         usm__graph_keep_save(r->keep, r->g, task);
-    return usm__graph_run_complete(r, task);
+    if (!r->trial)
+        return usm__graph_run_complete(r, task);
+    note_trial(r->trial, task->node, (double)busy / 1e9);
+    st = usm__graph_run_complete(r, task);
+    return st == USM_OK ? end_untried(r, task->node) : st;
 }
 
 /* The first failure ends the run; flights in progress are still waited for. */
 usm_status usm__graph_run_take(usm__graph_run *r, uint64_t deadline_ns, usm_status st)
 {
-    usm__graph_flight *f = usm__graph_mail_take(r->mail, deadline_ns);
+    usm__graph_flight *f = r->sim ? usm__sim_take(r) : usm__graph_mail_take(r->mail, deadline_ns);
 
     while (f) {
         usm__graph_flight *next = f->next;
@@ -569,7 +622,7 @@ static usm_status open_place(usm__graph_run *r, uint32_t i)
     usm_status        st;
 
     r->members[i].is_well = usm__team_is_well(r->g->team, i);
-    if (!r->members[i].is_well)
+    if (!r->members[i].is_well || r->sim)
         return USM_OK;
     st = usm_queue_create(p->member->context, p->member->device, NULL, &p->compute);
     if (st == USM_OK)
@@ -588,7 +641,10 @@ static usm_status find_watts(usm__graph_run *r)
     usm_status           st    = watts ? USM_OK : out_of_memory();
 
     for (uint32_t i = 0; i < r->nmembers && st == USM_OK; i++) {
-        st                  = usm__watts_ask(r->places[i].member->name, &watts[i]);
+        if (r->sim)
+            watts[i] = r->places[i].member->watts;
+        else
+            st = usm__watts_ask(r->places[i].member->name, &watts[i]);
         r->members[i].watts = watts[i];
     }
     p.watts = watts;
@@ -787,6 +843,24 @@ usm_status usm__graph_run_with(usm_graph *graph, const usm_graph_run_desc *desc,
 usm_status usm__graph_serve(usm_graph *graph, const usm__graph_server *server)
 {
     usm__graph_run r = {.g = graph, .desc = USM_GRAPH_RUN_DESC_INIT, .server = server};
+
+    return begin(&r, NULL, NULL, NULL);
+}
+
+usm_status usm__graph_run_simulated(usm_graph *graph, usm__graph_sim *sim,
+                                    usm_parallel_stats *stats)
+{
+    usm__graph_run r  = {.g = graph, .desc = USM_GRAPH_RUN_DESC_INIT, .sim = sim};
+    usm_status     st = usm__graph_check(graph);
+
+    r.desc.policy      = sim->desc->policy;
+    r.desc.no_prefetch = sim->desc->no_prefetch;
+    return st == USM_OK ? run_checked(&r, NULL, stats) : st;
+}
+
+usm_status usm__graph_run_trial(usm_graph *graph, usm__graph_trial *trial)
+{
+    usm__graph_run r = {.g = graph, .desc = USM_GRAPH_RUN_DESC_INIT, .trial = trial};
 
     return begin(&r, NULL, NULL, NULL);
 }

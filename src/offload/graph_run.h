@@ -32,6 +32,9 @@ typedef struct usm__graph_run {
     /* NULL: there are none (graph_units.h) */
     struct usm__graph_units        *units;
     const struct usm__graph_server *server;
+    /* NULL: launches are executed, all of them (graph_sim.h) */
+    struct usm__graph_sim   *sim;
+    struct usm__graph_trial *trial;
     /* the last failure that another member may make up for */
     usm_status failure;
     char       message[256];

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Shared by graph_sim.c and graph_run.c: a run whose launches are not executed. */
+#ifndef USM_OFFLOAD_GRAPH_SIM_STATE_H
+#define USM_OFFLOAD_GRAPH_SIM_STATE_H
+
+#include "offload/graph_run.h"
+#include "offload/graph_sim.h"
+
+/* A device of the description; times are seconds on the simulated clock. */
+typedef struct usm__sim_place {
+    double   copies_end, compute_end; /* when what was given to it will have ended */
+    double   last_end;                /* of a launch that has */
+    double   busy;
+    uint64_t launches;
+} usm__sim_place;
+
+typedef struct usm__graph_sim {
+    const usm__sim_desc *desc;
+    double               now;
+    usm__graph_flight   *flights; /* by their ends */
+    usm__sim_place      *places;
+    bool                *is_warm; /* by node, then by device; calls come last */
+} usm__graph_sim;
+
+/* Executes few launches of each node, and keeps how long they took. */
+typedef struct usm__graph_trial {
+    uint32_t  member, launches; /* launches: at most, of a node */
+    double   *seconds;          /* by node, then by launch, in the order of their ends */
+    uint32_t *ended;            /* by node */
+} usm__graph_trial;
+
+/* What graph_run.c asks in the place of graph_flight.c. */
+usm_status         usm__sim_begin(usm__graph_run *r, usm__graph_task *task);
+usm__graph_flight *usm__sim_take(usm__graph_run *r); /* NULL: nothing is under way */
+void               usm__sim_call(usm__graph_run *r, uint32_t node);
+
+/* graph_run.c */
+usm_status usm__graph_run_simulated(usm_graph *graph, usm__graph_sim *sim,
+                                    usm_parallel_stats *stats);
+usm_status usm__graph_run_trial(usm_graph *graph, usm__graph_trial *trial);
+
+#endif
