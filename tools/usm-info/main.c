@@ -6,6 +6,7 @@
 #include "child.h"
 #include "doctor.h"
 #include "job.h"
+#include "machine.h"
 #include "options.h"
 #include "program.h"
 #include "show.h"
@@ -15,7 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum action { SHOW_ALL, SHOW_LIST, SHOW_ENV, SHOW_DOCTOR, SHOW_JOB, SHOW_PROGRAM } action;
+typedef enum action {
+    SHOW_ALL,
+    SHOW_LIST,
+    SHOW_ENV,
+    SHOW_DOCTOR,
+    SHOW_JOB,
+    SHOW_MACHINE,
+    SHOW_PROGRAM
+} action;
 
 typedef struct command_line {
     action      action;
@@ -24,7 +33,7 @@ typedef struct command_line {
 } command_line;
 
 static const char help[] =
-    "usage: usm-info [--list | --env | --doctor | --job | --program FILE] [--json]\n"
+    "usage: usm-info [--list | --env | --doctor | --job | --machine | --program FILE] [--json]\n"
     "\n"
     "Shows libusm's backends, runtimes, devices and settings.\n"
     "\n"
@@ -34,6 +43,7 @@ static const char help[] =
     "  -d, --doctor         what is wrong here, and the remedy; exits 1 if anything is\n"
     "      --job            the MPI job that mpirun has started this tool in: its members, and\n"
     "                       which deaths such a launch survives\n"
+    "  -m, --machine        the devices and their links, measured, for usm-run --simulate; JSON\n"
     "  -p, --program FILE   which image of FILE (OpenCL C, SPIR-V or a .usmk bundle) runs\n"
     "                       on which device, or why none; exits 1 if none runs anywhere\n"
     "      --options TEXT   with --program: options for the OpenCL C compiler\n"
@@ -49,15 +59,20 @@ static int choose(const tool *t, const tool_option *o, void *line, const char *v
     static const struct {
         char   letter;
         action wanted;
-    } actions[]     = {{'l', SHOW_LIST}, {'e', SHOW_ENV}, {'d', SHOW_DOCTOR}, {'p', SHOW_PROGRAM}};
-    command_line *c = line;
+    } actions[]          = {{'l', SHOW_LIST},
+                            {'e', SHOW_ENV},
+                            {'d', SHOW_DOCTOR},
+                            {'m', SHOW_MACHINE},
+                            {'p', SHOW_PROGRAM}};
+    command_line *c      = line;
     action        wanted = SHOW_JOB; /* which has no letter */
 
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
         if (actions[i].letter == o->letter)
             wanted = actions[i].wanted;
     if (c->action != SHOW_ALL && c->action != wanted)
-        return tool_misuse(t, "one of --list, --env, --doctor, --job, --program at a time");
+        return tool_misuse(t,
+                           "one of --list, --env, --doctor, --job, --machine, --program at a time");
     c->action = wanted;
     if (wanted == SHOW_PROGRAM)
         c->program = value;
@@ -70,6 +85,7 @@ static const tool_option options[] = {
     {.name = "markdown", 0, TOOL_FLAG, offsetof(command_line, as_markdown)},
     {.name = "doctor", 'd', TOOL_PLAIN, 0, choose},
     {.name = "job", 0, TOOL_PLAIN, 0, choose},
+    {.name = "machine", 'm', TOOL_PLAIN, 0, choose},
     {.name = "program", 'p', TOOL_CALL, 0, choose},
     {.name = "options", 0, TOOL_TEXT, offsetof(command_line, options)},
     {.name = "root",
@@ -142,6 +158,8 @@ static int run(const command_line *c)
         return doctor_report(c->root, c->as_json);
     case SHOW_JOB:
         return job_report(c->as_json);
+    case SHOW_MACHINE:
+        return machine_report();
     case SHOW_PROGRAM:
         break;
     }
