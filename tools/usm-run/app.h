@@ -11,6 +11,7 @@
  *     template.c nodes that are templates
  *     types.c    kinds of nodes that users add
  *     show.c     progress and the dot text
+ *     simulate.h what would happen on another machine
  *     main.c     the command line */
 #ifndef USM_RUN_APP_H
 #define USM_RUN_APP_H
@@ -105,6 +106,7 @@ typedef struct app {
     json_t       *lasts;   /* of these nodes, the number of the last that each became */
     json_t       *typed;   /* {node, type} of each */
     value         edges;
+    const char   *policy; /* NULL: it names none */
     app_function *functions;
     size_t        nfunctions;
     char          key[33]; /* a hash of kernels: usm_graph_run_desc.resume_key */
@@ -123,14 +125,18 @@ value member(value object, const char *key);
 value element(value array, size_t index);
 /* The same for all elements in their order, without beginning anew for each: *end is NULL before
  * the first one. */
-value    next_element(value array, size_t index, const char **end);
-unsigned line_of(const app *a, const char *at);
+value next_element(value array, size_t index, const char **end);
+/* The position after the value at `at`. */
+const char *value_end(const char *at);
+unsigned    line_of(const app *a, const char *at);
 /* Prints "path:line: ...", or "usm-run: ..." for a file that could not be read, and counts the
  * error.  Returns false. */
 bool mistake(app *a, const char *at, const char *format, ...) USM_PRINTF(3, 4);
 
 /* ---- read.c */
 bool app_read(app *a, const char *path);
+/* Only the text, and what it says. */
+bool read_json(app *a, const char *path);
 /* The same of what another usm-run sent. */
 bool app_read_remote(app *a, const unit_app *remote);
 void app_free(app *a);
@@ -140,10 +146,12 @@ app_node *app_find(app *a, const char *name);
 app_node *app_last(app *a, const char *name);
 
 /* ---- fields.c: false, and an error is reported, if a field is wrong; absent ones leave *out */
-bool  check_keys(app *a, value object, const char *what, const char *const *keys);
-bool  get_text(app *a, value object, const char *key, const char **out);
-bool  get_number(app *a, value object, const char *key, uint64_t least, uint64_t most,
-                 uint64_t *out);
+bool check_keys(app *a, value object, const char *what, const char *const *keys);
+bool get_text(app *a, value object, const char *key, const char **out);
+bool get_number(app *a, value object, const char *key, uint64_t least, uint64_t most,
+                uint64_t *out);
+/* null is as if it were absent */
+bool  get_real(app *a, value object, const char *key, double least, double *out);
 bool  get_sizes(app *a, value object, const char *key, size_t *out, uint32_t *count);
 void *need(void *memory); /* ends the program if memory is NULL */
 /* Interprets a path as the file does: relative to its folder. */

@@ -97,6 +97,20 @@ bool get_number(app *a, value object, const char *key, uint64_t least, uint64_t 
     return !v.json || whole(a, v, key, least, most, out);
 }
 
+bool get_real(app *a, value object, const char *key, double least, double *out)
+{
+    value v = member(object, key);
+
+    if (!v.json || json_is_null(v.json))
+        return true;
+    if (!json_is_number(v.json) || !(json_number_value(v.json) >= least))
+        return mistake(a, v.at, "'%s' must be a number, %g or more%s%s", key, least,
+                       json_is_number(v.json) ? "" : ", not ",
+                       json_is_number(v.json) ? "" : type_name(v.json));
+    *out = json_number_value(v.json);
+    return true;
+}
+
 /* Reads a number, or an array of one to three. */
 bool get_sizes(app *a, value object, const char *key, size_t *out, uint32_t *count)
 {

@@ -7,6 +7,7 @@
 #include "base/inline/plural.h"
 #include "base/settings.h"
 #include "options.h"
+#include "simulate.h"
 #include "units/crew.h"
 
 #include <getopt.h>
@@ -35,6 +36,8 @@ typedef struct command_line {
     uint32_t    nunits;
     unsigned    silence_s;
     bool        no_local, is_unit;
+    const char *simulate, *plot; /* the description of a machine; a picture */
+    bool        suggests;
     const char *stores[16]; /* of --store */
     size_t      nstores;
 } command_line;
@@ -52,6 +55,11 @@ static const char help[] =
     "  -r, --resume FOLDER    keeps what has ended there, and goes on from it\n"
     "      --policy NAME      which device takes what: adaptive (default), fastest, static,\n"
     "                         energy:WATTS\n"
+    "      --simulate MACHINE     says how long it would take on a machine, which usm-info\n"
+    "                         --machine describes, for numbers of parts and policies: tries a few\n"
+    "                         launches of each node, and runs nothing else\n"
+    "      --plot FILE.svg    with --simulate: draws it, too\n"
+    "      --suggest          with --simulate: writes the best into APP.json\n"
     "      --store NAME:SERVERS   where values \"NAME:KEY\" are: valkey:host:port, as in "
     "USM_SPILL\n"
     "  -d, --device SELECTOR  the devices, as USM_DEVICE_SELECTOR\n"
@@ -134,6 +142,9 @@ static const tool_option options[] = {
     {.name = "resume", 'r', TOOL_TEXT, offsetof(command_line, resume)},
     {.name = "policy", 0, TOOL_CALL, 0, take_policy},
     {.name = "store", 0, TOOL_CALL, 0, take_store},
+    {.name = "simulate", 0, TOOL_TEXT, offsetof(command_line, simulate)},
+    {.name = "plot", 0, TOOL_TEXT, offsetof(command_line, plot)},
+    {.name = "suggest", 0, TOOL_FLAG, offsetof(command_line, suggests)},
     {.name = "device", 'd', TOOL_TEXT, offsetof(command_line, device)},
     {.name = "within", 0, TOOL_TEXT, offsetof(command_line, within)},
     {.name = "on", 0, TOOL_CALL, 0, take_on},
@@ -167,11 +178,25 @@ static const char *check_units(const command_line *c, bool has_file)
     return NULL;
 }
 
+static const char *check_simulation(const command_line *c, const char *file)
+{
+    if (!c->simulate)
+        return c->plot || c->suggests ? "--plot and --suggest belong to --simulate" : NULL;
+    if (c->is_unit || c->nunits || c->resume || c->is_dot || c->is_dry)
+        return "--simulate goes with --policy, --device, --plot, --suggest, --no-prefetch, and "
+               "nothing else";
+    if (c->suggests && file && strcmp(file, "-") == 0)
+        return "--suggest writes into a file: name it";
+    return NULL;
+}
+
 static int parse(command_line *c, int argc, char **argv)
 {
     int         rc  = tool_parse(&usm_run, argc, argv, false, c);
     const char *why = rc < 0 ? check_units(c, optind < argc) : NULL;
 
+    if (rc < 0 && !why)
+        why = check_simulation(c, optind < argc ? argv[optind] : NULL);
     if (why)
         return tool_misuse(&usm_run, why);
     if (rc >= 0 || c->is_unit)
@@ -300,7 +325,35 @@ static bool run_on(app *a, const command_line *c)
     return is_ok;
 }
 
-static bool work(app *a, const command_line *c)
+static bool simulate_run(app *a, const command_line *c)
+{
+    const simulation s = {.machine     = c->simulate,
+                          .plot        = c->plot,
+                          .suggests    = c->suggests,
+                          .policy      = c->policy,
+                          .numbers     = c->numbers,
+                          .nnumbers    = c->nnumbers,
+                          .no_prefetch = c->no_prefetch};
+
+    return simulate(a, &s);
+}
+
+/* The policy that the app names, unless the command line does. */
+static bool take_app_policy(app *a, command_line *c)
+{
+    const char *why;
+
+    if (!a->policy || c->policy || c->simulate)
+        return true;
+    if (!parse_policy(c, a->policy))
+        return mistake(
+            a, member((value){a->root, a->text + strspn(a->text, " \t\r\n")}, "policy").at,
+            "'%s' is not a policy with its numbers, as in fastest or energy:300", a->policy);
+    why = check_units(c, true);
+    return !why || mistake(a, a->text, "%s", why);
+}
+
+static bool work(app *a, command_line *c)
 {
     usm_team_desc d     = USM_TEAM_DESC_INIT;
     int           error = c->within ? tool_root_open(&a->within, c->within) : 0;
@@ -309,7 +362,7 @@ static bool work(app *a, const command_line *c)
         fprintf(stderr, "usm-run: --within %s: %s\n", c->within, strerror(error));
         return false;
     }
-    if (!app_read(a, c->path) || !app_load_kernels(a))
+    if (!app_read(a, c->path) || !take_app_policy(a, c) || !app_load_kernels(a))
         return false;
     d.selector = c->device;
     if (usm_team_create(&d, &a->team) != USM_OK) {
@@ -318,6 +371,8 @@ static bool work(app *a, const command_line *c)
     }
     if (!app_build(a))
         return false;
+    if (c->simulate)
+        return simulate_run(a, c);
     if (!c->is_dry && !run_on(a, c))
         return false;
     if (c->is_dot)

@@ -20,8 +20,7 @@ static const char *skip_string(const char *s)
     return *s ? s + 1 : s;
 }
 
-/* The position after the value at s. */
-static const char *skip_value(const char *s)
+const char *value_end(const char *s)
 {
     unsigned depth = 0;
 
@@ -61,7 +60,7 @@ value member(value object, const char *key)
             v.at = s;
             return v;
         }
-        s = skip_blanks(skip_value(s));
+        s = skip_blanks(value_end(s));
         if (*s != ',')
             break;
     }
@@ -76,7 +75,7 @@ value next_element(value array, size_t index, const char **end)
     if (!v.json || *array.at != '[')
         return v;
     v.at = skip_blanks((*end ? skip_blanks(*end) : array.at) + 1); /* after the comma or bracket */
-    *end = skip_value(v.at);
+    *end = value_end(v.at);
     return v;
 }
 

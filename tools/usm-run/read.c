@@ -262,8 +262,8 @@ static void read_edges(app *a)
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* view: where an editor has drawn the nodes; nothing here reads it. */
-static const char *const app_keys[] = {"name",  "kernels", "stores", "nodes",
-                                       "edges", "types",   "view",   NULL};
+static const char *const app_keys[] = {"name",  "kernels", "stores", "nodes", "edges",
+                                       "types", "policy",  "view",   NULL};
 
 static bool load(app *a)
 {
@@ -283,20 +283,27 @@ static bool load(app *a)
     return true;
 }
 
-static bool read_text(app *a)
+static bool parse(app *a)
 {
     json_error_t error;
-    value        root;
 
     a->root = json_loadb(a->text, a->text_size, JSON_REJECT_DUPLICATES, &error);
-    if (!a->root) {
+    if (!a->root)
         fprintf(stderr, "%s:%d: %s\n", a->path, error.line, error.text);
+    return a->root != NULL;
+}
+
+static bool read_text(app *a)
+{
+    value root;
+
+    if (!parse(a))
         return false;
-    }
     root = (value){a->root, a->text + strspn(a->text, " \t\r\n")};
     if (!check_keys(a, root, "an app", app_keys) && !json_is_object(a->root))
         return false;
     (void)get_text(a, root, "types", &a->types);
+    (void)get_text(a, root, "policy", &a->policy);
     read_kernels(a, member(root, "kernels"));
     if (!stores_check(a, member(root, "stores")))
         return false; /* where values are is not known */
@@ -307,6 +314,12 @@ static bool read_text(app *a)
     if (a->mistakes == 0)
         check_typed_nodes(a);
     return a->mistakes == 0;
+}
+
+bool read_json(app *a, const char *path)
+{
+    a->path = path;
+    return load(a) && parse(a);
 }
 
 bool app_read(app *a, const char *path)

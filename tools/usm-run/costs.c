@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What launches cost, found by executing a few of each node.
+ *
+ * A launch of an expandable node does its share of a whole, so its time is fixed + each / parts; a
+ * partitioner and a merger see all parts: fixed + each * parts.  Two trials with different numbers of
+ * parts give both.  The copies that devices without host memory need are taken off, since the
+ * simulation adds those of its own machine. */
+#include "simulate.h"
+
+#include "offload/graph.h"
+
+#include "base/inline/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FEW      = 64,  /* parts of the first trial ... */
+    MANY     = 512, /* ... and of the second */
+    LAUNCHES = 5    /* of each expandable node: the first includes what is done only once, and the
+                       least of the others counts, as other programs may disturb them */
+};
+
+/* Of one device; by node, in seconds; negative: it has no image. */
+typedef struct trial {
+    double *few, *many, *first, *ignored;
+    uint32_t (*parts)[2]; /* of few, many */
+} trial;
+
+/* ---- one device ------------------------------------------------------------------------------ */
+
+static uint32_t member_of(const app *a, const char *name)
+{
+    uint32_t i = 0;
+
+    while (i < a->team->nmembers && strcmp(a->team->members[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+/* Bytes that a launch of the node reads and writes, as it was last tried. */
+static void bytes_of(const usm_graph *g, uint32_t node, uint32_t *in, uint64_t *out)
+{
+    const usm__graph_node *n = &g->nodes[node];
+    uint32_t               nblocks;
+
+    *in = 0;
+    if (n->ntasks)
+        (void)usm__graph_pieces(g, &n->tasks[0], NULL, in, &nblocks);
+    *out = n->desc.out_size * (n->ntasks == 1 ? n->nblocks : 1);
+}
+
+/* Takes off the copies of a launch.  Those of the inputs of a launch that follows another were made
+ * during that one. */
+static void take_off_copies(const usm_graph *g, const usm__sim_device *d, double *seconds)
+{
+    for (uint32_t i = 0; i < g->nnodes; i++) {
+        const usm__graph_node *n = &g->nodes[i];
+        uint32_t               in;
+        uint64_t               out;
+        double                 copies = 0;
+
+        if (!n->desc.kernel)
+            continue;
+        bytes_of(g, i, &in, &out);
+        if (!d->uses_host_memory)
+            copies += d->latency_s + (double)out / d->bytes_per_s;
+        if (n->ntasks == 1 && (!d->uses_host_memory || n->ninputs > 1))
+            copies += n->ninputs * d->latency_s + in / d->bytes_per_s;
+        if (seconds[i] >= 0)
+            seconds[i] = seconds[i] > copies ? seconds[i] - copies : 0;
+    }
+}
+
+static bool try_parts(app *a, const machine_device *d, trial *t, bool is_many)
+{
+    uint32_t parts   = is_many ? MANY : FEW;
+    double  *seconds = is_many ? t->many : t->few, *first = is_many ? t->ignored : t->first;
+
+    if (usm__graph_try(a->graph, member_of(a, d->like), parts, LAUNCHES, seconds, first) != USM_OK)
+        return app_failed(a);
+    take_off_copies(a->graph, &d->sim, seconds);
+    take_off_copies(a->graph, &d->sim, first);
+    for (uint32_t i = 0; i < a->graph->nnodes; i++)
+        t->parts[i][is_many] = usm__graph_parts_had(a->graph, i);
+    return true;
+}
+
+/* ---- from two trials to a cost --------------------------------------------------------------- */
+
+static double scale(const usm_node_desc *n, uint32_t parts)
+{
+    switch (n->kind) {
+    case USM_NODE_EXPANDABLE:
+        return 1.0 / (parts ? parts : 1);
+    case USM_NODE_PARTITION:
+    case USM_NODE_MERGE:
+        return parts;
+    case USM_NODE_INPUT:
+    case USM_NODE_PROCESS:
+    case USM_NODE_CALL:
+        break;
+    }
+    return 0;
+}
+
+/* few, many: in runs in which the node had so many parts. */
+static cost fit(const usm_node_desc *n, const uint32_t parts[2], double few, double many,
+                double first)
+{
+    double x = scale(n, parts[0]), y = scale(n, parts[1]);
+    cost   c = {.fixed = (few + many) / 2, .has_image = few >= 0};
+
+    if (x < y || x > y) {
+        c.each  = (few - many) / (x - y);
+        c.fixed = few - c.each * x;
+    }
+    if (c.each < 0) { /* noise: it does not depend on parts */
+        c.each  = 0;
+        c.fixed = (few + many) / 2;
+    } else if (c.fixed < 0) {
+        c.fixed = 0;
+        c.each  = few / x;
+    }
+    c.extra = first > few ? first - few : 0;
+    return c;
+}
+
+/* ---- all devices ----------------------------------------------------------------------------- */
+
+/* Calls use all devices at a time: they take less time where there are more of them. */
+static double share_of_calls(const app *a, const machine *m)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < m->n; i++)
+        sum += m->devices[i].speed;
+    return a->team->nmembers / sum;
+}
+
+static void set_costs(costs *c, const app *a, const machine *m, const char *like, const trial *t)
+{
+    const usm_graph *g    = a->graph;
+    double           call = share_of_calls(a, m);
+
+    for (size_t i = 0; i < m->n; i++) {
+        double factor = 1 / m->devices[i].speed;
+
+        if (strcmp(m->devices[i].like, like) != 0)
+            continue;
+        for (uint32_t n = 0; n < g->nnodes; n++)
+            c->of[i * c->nnodes + n] = fit(&g->nodes[n].desc, t->parts[n], t->few[n] * factor,
+                                           t->many[n] * factor, t->first[n] * factor);
+    }
+    for (uint32_t n = 0; n < g->nnodes; n++)
+        c->calls[n] = (cost){.fixed = t->many[n] * call};
+}
+
+static bool try_device(costs *c, app *a, const machine *m, const machine_device *d)
+{
+    double  *times = need(calloc(4 * ((size_t)c->nnodes + 1), sizeof *times));
+    trial    t     = {times, times + c->nnodes, times + 2 * (size_t)c->nnodes,
+                      times + 3 * (size_t)c->nnodes, NULL};
+    uint64_t begin = usm_clock_ns(CLOCK_MONOTONIC);
+    bool     is_ok;
+
+    t.parts = need(calloc((size_t)c->nnodes + 1, sizeof *t.parts));
+    is_ok   = try_parts(a, d, &t, false) && try_parts(a, d, &t, true);
+    if (is_ok) {
+        set_costs(c, a, m, d->like, &t);
+        fprintf(stderr, "usm-run: tried the nodes on %s in %.2f s\n", d->like,
+                (double)(usm_clock_ns(CLOCK_MONOTONIC) - begin) / 1e9);
+    }
+    free(t.parts);
+    free(times);
+    return is_ok;
+}
+
+static bool was_tried(const machine *m, size_t device)
+{
+    for (size_t i = 0; i < device; i++)
+        if (strcmp(m->devices[i].like, m->devices[device].like) == 0)
+            return true;
+    return false;
+}
+
+static bool check_likes(const app *a, machine *m)
+{
+    char   names[300] = "";
+    size_t used       = 0;
+    bool   is_ok      = true;
+
+    for (uint32_t i = 0; i < a->team->nmembers; i++) {
+        int n = snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                         a->team->members[i].name);
+
+        used += n > 0 && (size_t)n < sizeof names - used ? (size_t)n : 0;
+    }
+    for (size_t i = 0; i < m->n; i++)
+        if (member_of(a, m->devices[i].like) == a->team->nmembers)
+            is_ok = mistake(&m->file, m->devices[i].at.at,
+                            "'%s' is like '%s', which has no part in this run: 'like' names one of "
+                            "%s, or --device others",
+                            m->devices[i].sim.name, m->devices[i].like, names);
+    return is_ok;
+}
+
+bool costs_find(costs *c, app *a, machine *m)
+{
+    bool is_ok = check_likes(a, m);
+
+    c->nnodes   = a->graph->nnodes;
+    c->ndevices = (uint32_t)m->n;
+    c->of       = need(calloc(m->n * ((size_t)c->nnodes + 1), sizeof *c->of));
+    c->calls    = need(calloc((size_t)c->nnodes + 1, sizeof *c->calls));
+    for (size_t i = 0; i < m->n && is_ok; i++)
+        is_ok = was_tried(m, i) || try_device(c, a, m, &m->devices[i]);
+    return is_ok;
+}
+
+void costs_free(costs *c)
+{
+    free(c->of);
+    free(c->calls);
+}
+
+double costs_seconds(void *user, const usm__sim_launch *l)
+{
+    const costs *c  = user;
+    const cost  *of = l->device == c->ndevices ? &c->calls[l->number]
+                                               : &c->of[(size_t)l->device * c->nnodes + l->number];
+
+    if (l->device < c->ndevices && !of->has_image)
+        return -1;
+    return of->fixed + of->each * scale(l->node, l->parts) + (l->is_first ? of->extra : 0);
+}
