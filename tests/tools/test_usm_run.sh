@@ -323,6 +323,8 @@ if [ $is_native = 0 ]; then
     says out "3 abc"
     expect 0 "samples/graphs/integral.json" "$root/samples/graphs/integral.json"
     says out "3.1415"
+    expect 0 "samples/graphs/idw.json" "$root/samples/graphs/idw.json"
+    says out "12.667"
 else
     expect 1 "OpenCL C on the host" "$root/samples/graphs/md5.json"
     says err "md5.json:4: kernel 'md5':"
