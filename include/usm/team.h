@@ -44,17 +44,23 @@ typedef struct usm_team_desc {
     /** Chunks in progress per member, so that transfers overlap with kernels; 0:
      * 2. Several chunks shorter than a millisecond count as one. */
     uint32_t depth;
+    /** usm_team_member.joules is counted.  The energy counters of the host's
+     * processors are read when launches end, at most every 50 ms.  Not with
+     * `ranks`. */
+    bool energy;
 } usm_team_desc;
 #define USM_TEAM_DESC_INIT                                                                         \
     {                                                                                              \
-        sizeof(usm_team_desc), NULL, 0, NULL, false, 0                                             \
+        sizeof(usm_team_desc), NULL, 0, NULL, false, 0, false                                      \
     }
 
 /** Creates a team.  The caller owns *team.  `desc` NULL: the selected devices of
  * this process.
  *   USM_E_NO_DEVICE  no device is selected, or none of them runs kernels
  *   USM_E_MPI        `ranks` is set, and this process has not joined a job
- *   USM_E_PEER       a rank did not come */
+ *   USM_E_PEER       a rank did not come
+ *   USM_E_SETTING    `energy` is set, and USM_WATTS does not parse or names a file
+ *                    that cannot be read */
 USM_API USM_NODISCARD usm_status usm_team_create(const usm_team_desc *desc, usm_team **team);
 /** Destroys a team, or does nothing if it is NULL.  Waits for launches in
  * progress.  The team's kernels must have been destroyed before. */
@@ -78,6 +84,12 @@ typedef struct usm_team_member {
     uint64_t         chunks, items;
     uint64_t         busy_ns; /**< time with at least one chunk                   */
     double           speed;   /**< items per second, as last measured; 0: unknown */
+    /** What its launches have used, if usm_team_desc.energy is set or a trace is
+     * recorded; 0: unknown.  A processor of this host: its share of what the
+     * packages' counters (/sys/class/powercap) have measured.  Others, and
+     * processors whose counters cannot be read: the watts that USM_WATTS gives,
+     * times busy time. */
+    double joules;
 } usm_team_member;
 
 /** Returns the number of members. */

@@ -17,7 +17,7 @@ typedef enum usm__rank {
     USM__RANK_LAUNCHES = -10,
     /* one usm_shutdown() at a time waits for the calls that use the default context */
     USM__RANK_ENDING = -9,
-    /* the last readings of the energy counters */
+    /* the last readings of the energy counters; the energy meter of a team */
     USM__RANK_WATTS = -8,
     /* the nodes of a running graph that are ready */
     USM__RANK_GRAPH = -7,

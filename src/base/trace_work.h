@@ -24,7 +24,12 @@ typedef enum usm__trace_work_kind {
     USM__WORK_QUEUE_COPY   = 7,
     USM__WORK_QUEUE_FILL   = 8,
     USM__WORK_QUEUE_MAP    = 9,
-    USM__WORK_KINDS        = 10
+    /* What a launch or a node of a graph has used, on a member.  n: microjoules.  Without member and
+     * kernel: what was drawn while the processors of the team did nothing.  STATED: not measured,
+     * but from USM_WATTS. */
+    USM__WORK_ENERGY        = 10,
+    USM__WORK_ENERGY_STATED = 11,
+    USM__WORK_KINDS         = 12
 } usm__trace_work_kind;
 
 typedef struct usm__trace_work_event {

@@ -72,6 +72,7 @@ typedef struct usm__graph_node {
     uint8_t         *from;  /* of each block: the place it is asked from now; 0: none */
     unsigned char   *blocks; /* aligned, in `memory`; the caller's for an INPUT */
     void            *memory;
+    double           joules; /* of the last run; 0: unknown (meter.h) */
 } usm__graph_node;
 
 struct usm_graph {

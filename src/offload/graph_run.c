@@ -263,6 +263,7 @@ usm_status usm__graph_run_launch(usm__graph_run *r, usm__graph_task *task)
 
     if (st == USM_OK) {
         r->flying++;
+        usm__meter_begin(r->g->team->meter, task->member);
         return USM_OK;
     }
     usm__graph_run_uncharge(r, task);
@@ -540,6 +541,8 @@ usm_status usm__graph_run_take(usm__graph_run *r, uint64_t deadline_ns, usm_stat
     while (f) {
         usm__graph_flight *next = f->next;
 
+        usm__meter_end(r->g->team->meter, &r->metering, f->task->node, f->place->member->index,
+                       f->end_ns);
         if (st == USM_OK)
             st = on_flight(r, f);
         else
@@ -720,6 +723,21 @@ static usm_status prepare(usm__graph_run *r)
     return st;
 }
 
+/* No launch is in progress any more. */
+static void finish_energy(usm__graph_run *r)
+{
+    usm_graph  *g = r->g;
+    usm__meter *m = g->team->meter;
+
+    usm__meter_settle(m, &r->metering);
+    for (uint32_t i = 0; i < g->nnodes; i++) {
+        const usm_team_kernel *k = g->nodes[i].desc.kernel;
+
+        g->nodes[i].joules = usm__meter_node(m, &r->metering, i, k ? k->trace : 0);
+    }
+    usm__meter_close(m, &r->metering);
+}
+
 static void finish(usm__graph_run *r, uint64_t begin_ns, usm_parallel_stats *stats)
 {
     uint64_t first = UINT64_MAX, last = 0;
@@ -790,6 +808,8 @@ static usm_status run_checked(usm__graph_run *r, const usm__unit_crew *crew,
     if (st == USM_OK)
         st = prepare(r);
     if (st == USM_OK)
+        st = usm__meter_open(graph->team->meter, graph->nnodes, &r->metering);
+    if (st == USM_OK)
         st = run(r);
     if (st == USM_OK)
         st = usm__graph_progress_notify(r, true);
@@ -799,6 +819,7 @@ static usm_status run_checked(usm__graph_run *r, const usm__unit_crew *crew,
     if (r->server)
         r->server->attach(r->server->user, NULL);
     usm__graph_keep_close(r->keep, st == USM_OK);
+    finish_energy(r);
     finish(r, r->begin_ns, stats);
     usm__team_leave(graph->team);
     if (st != USM_OK)

@@ -4,6 +4,7 @@
 #define USM_OFFLOAD_GRAPH_RUN_H
 
 #include "offload/graph.h"
+#include "offload/meter.h"
 
 typedef struct usm__graph_run {
     usm_graph         *g;
@@ -42,6 +43,7 @@ typedef struct usm__graph_run {
     uint64_t notified_ns;
     double   notified_work, fraction;
 
+    usm__meter_run     metering;
     usm_parallel_stats stats;
 } usm__graph_run;
 

@@ -35,6 +35,8 @@ bool usm__ledger_take(void *source, uint32_t member, usm__chunk *chunk)
         r->is_starving = !r->is_stopped && !usm__schedule_is_over(r->schedule);
     }
     usm__mutex_unlock(&r->lock);
+    if (is_given)
+        usm__meter_begin(r->team->meter, member);
     return is_given;
 }
 
@@ -51,6 +53,8 @@ bool usm__ledger_take_more(void *source, uint32_t member, usm__chunk *chunk)
         r->parts[member].under_way++;
     }
     usm__mutex_unlock(&r->lock);
+    if (is_given)
+        usm__meter_begin(r->team->meter, member);
     return is_given;
 }
 
@@ -215,6 +219,8 @@ void usm__ledger_ended(void *source, const usm__chunk_end *end)
     usm__ended       *e    = NULL;
     bool              is_starving;
 
+    usm__meter_end(r->team->meter, &r->metering, 0, end->member,
+                   end->end_ns ? end->end_ns : usm__os_now_ns());
     if (end->status != USM_OK)
         take_failure(r, end);
     else if (r->keeps && !(e = keep(r, end)))
@@ -328,6 +334,9 @@ static void end_launch(usm_parallel_run *r)
     usm_status status = r->status;
 
     usm__run_end(r->run);
+    usm__meter_settle(r->team->meter, &r->metering);
+    (void)usm__meter_node(r->team->meter, &r->metering, 0, r->plan->desc.kernel->trace);
+    usm__meter_close(r->team->meter, &r->metering);
     if (status == USM_OK)
         status = finish_merges(r);
     if (status == USM_OK && r->notifier.fn && !notify(r, true))

@@ -16,6 +16,7 @@
  *     progress.c   calls the caller's progress function
  *     resume.c     the file to resume from;  resume_key.c  which launch it belongs to;
  *                  states.c  iterative chunks that have not ended
+ *     meter.c      the energy of launches (meter.h);  joules.c, watts.c
  *     schedule.c   the scheduler state (schedule.h);  policy.c, energy.c
  *     ranks*.c     the same over a job: grants, results, bytes (ranks.h)
  *     graph.c      nodes and edges (usm/graph.h)
@@ -37,6 +38,7 @@
 /* ---- teams: team.c, kernel.c --------------------------------------------------------------- */
 
 struct usm__lane;
+struct usm__meter;
 
 #define USM__TEAM_WHY 128
 
@@ -71,6 +73,7 @@ struct usm_team {
     bool               by_hand; /* the program listed the devices: those that share cores all take
                                    part */
     struct usm__ranks *ranks;   /* ranks.c; NULL: the team is of this process alone */
+    struct usm__meter *meter;   /* meter.h; NULL: nobody asked for energy */
 };
 
 /* Programs and kernels are indexed by member; NULL where no image suits the device. */

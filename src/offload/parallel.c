@@ -168,6 +168,8 @@ static usm_status fill(usm_parallel_run *r)
         params.bring   = usm__ledger_bring;
     }
     if (st == USM_OK)
+        st = usm__meter_open(r->team->meter, 1, &r->metering);
+    if (st == USM_OK)
         st = usm__run_create(&params, &r->run);
     return st == USM_OK ? leave_out(r) : st;
 }
@@ -176,6 +178,7 @@ static void discard(usm_parallel_run *r)
 {
     usm__launches_remove(r);
     usm__ranks_release(r->launch);
+    usm__meter_close(r->team->meter, &r->metering);
     usm__run_destroy(r->run);
     for (size_t i = 0; r->trees && i < r->plan->desc.nargs; i++)
         usm__tree_destroy(r->trees[i]);

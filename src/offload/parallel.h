@@ -3,6 +3,7 @@
 #ifndef USM_OFFLOAD_PARALLEL_H
 #define USM_OFFLOAD_PARALLEL_H
 
+#include "offload/meter.h"
 #include "offload/offload.h"
 
 #include "base/inline/list.h"
@@ -94,6 +95,7 @@ struct usm_parallel_run {
     struct usm__ranks_launch *launch; /* ranks.h: a launch over a job, in place of the run and the
                                    schedule */
     uint64_t                  start_ns, resumed;
+    usm__meter_run            metering;
     bool                      keeps; /* ended chunks are kept, for merges or a file */
     /* used only by the thread in usm__ledger_finalize() */
     usm__tree   **trees; /* by argument; NULL: nothing to merge */

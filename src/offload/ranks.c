@@ -357,6 +357,7 @@ usm_status usm__ranks_get_member(usm__ranks *ranks, uint32_t index, usm_team_mem
     info->items   = notified.items;
     info->busy_ns = notified.busy_ns;
     info->speed   = notified.speed;
+    info->joules  = 0; /* nobody counts them over ranks */
     (void)snprintf(info->name, sizeof info->name, "%s", ranks->names[index]);
     if (r == ranks->self) {
         const usm__member *m = &ranks->team->members[index - ranks->first[r]];

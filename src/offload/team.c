@@ -4,6 +4,7 @@
  * The contexts belong to the team, so that neither usm_shutdown() nor the settings of another
  * context affect a launch.  Which of the members that share cores takes part is decided for each
  * program, when it is known whether the program has native code (kernel.c). */
+#include "offload/meter.h"
 #include "offload/ranks.h"
 #include "offload/run.h"
 
@@ -176,8 +177,23 @@ static usm_status check_desc(const usm_team_desc *desc, usm_team **team)
     return desc->ndevices ? check_list(desc) : USM_OK;
 }
 
+/* A trace does without energy where it cannot be told. */
+static usm_status open_meter(usm_team *team, const usm_team_desc *desc)
+{
+    usm_status st;
+
+    if (desc->ranks || (!desc->energy && !usm__trace_is_on()))
+        return USM_OK;
+    st = usm__meter_create(team, &team->meter);
+    if (st == USM_OK || desc->energy)
+        return st;
+    usm__warn("team: the trace has no energy: %s", usm_last_error());
+    return USM_OK;
+}
+
 static void discard(usm_team *team)
 {
+    usm__meter_destroy(team->meter);
     usm__ranks_destroy(team->ranks);
     close_members(team);
     usm__mutex_fini(&team->lock);
@@ -222,6 +238,8 @@ usm_status usm_team_create(const usm_team_desc *desc, usm_team **out)
     st            = fill(team, desc);
     if (st == USM_OK && desc->ranks)
         st = usm__ranks_create(team, &team->ranks);
+    if (st == USM_OK)
+        st = open_meter(team, desc);
     if (st != USM_OK) {
         discard(team);
         return st;
@@ -315,8 +333,9 @@ uint32_t usm_team_size(usm_team *team)
 
 usm_status usm_team_get_member(usm_team *team, uint32_t index, usm_team_member *info)
 {
-    usm_status   st = usm__team_check(team);
-    usm__member *m;
+    usm_status         st = usm__team_check(team);
+    usm__joules_source source;
+    usm__member       *m;
 
     if (st == USM_OK)
         st = usm__struct_check("usm_team_get_member", "info", info, sizeof *info,
@@ -338,6 +357,7 @@ usm_status usm_team_get_member(usm_team *team, uint32_t index, usm_team_member *
                               .busy_ns     = m->busy_ns,
                               .speed       = m->speed};
     usm__mutex_unlock(&team->lock);
+    info->joules = usm__meter_member(team->meter, index, &source);
     memcpy(info->name, m->name, sizeof info->name);
     return USM_OK;
 }

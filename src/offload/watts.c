@@ -22,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POWERCAP    "/sys/class/powercap"
 #define INTERVAL_NS 50000000u
 #define LINE_MOST   ((size_t)4096)    /* files of /sys are at most a page */
 #define TABLE_MOST  ((size_t)1 << 20) /* thousands of devices, and comments */
@@ -44,39 +43,66 @@ static bool read_line(const char *folder, unsigned zone, const char *file, char 
     return true;
 }
 
+/* False, with errno. */
+static bool read_number(const char *folder, unsigned zone, const char *file, uint64_t *value)
+{
+    char  line[64];
+    char *end = line;
+
+    if (!read_line(folder, zone, file, line, sizeof(line)))
+        return false;
+    *value = strtoull(line, &end, 10);
+    if (end == line)
+        errno = EINVAL;
+    return end != line;
+}
+
 bool usm__powercap_read(const char *folder, uint64_t now_ns, usm__powercap *counters)
 {
     char line[64];
 
     *counters = (usm__powercap){.at_ns = now_ns};
     for (unsigned zone = 0; zone < USM__POWERCAP_ZONES; zone++) {
-        uint64_t *uj = &counters->uj[counters->n];
+        unsigned n = counters->n;
 
         if (!read_line(folder, zone, "name", line, sizeof(line)) ||
             strncmp(line, "package", 7) != 0) /* "psys" would count packages twice */
             continue;
-        if (!read_line(folder, zone, "energy_uj", line, sizeof(line)))
-            continue;
-        *uj = strtoull(line, NULL, 10);
-        if (!read_line(folder, zone, "max_energy_range_uj", line, sizeof(line)))
-            continue;
-        counters->most_uj[counters->n++] = strtoull(line, NULL, 10);
+        if (read_number(folder, zone, "energy_uj", &counters->uj[n]) &&
+            read_number(folder, zone, "max_energy_range_uj", &counters->most_uj[n]))
+            counters->n++;
+        else
+            counters->error = errno;
     }
     return counters->n > 0;
 }
 
+double usm__powercap_joules(const usm__powercap *before, const usm__powercap *after)
+{
+    uint64_t uj = 0;
+
+    if (before->n != after->n || after->at_ns < before->at_ns)
+        return -1;
+    for (unsigned i = 0; i < after->n; i++) {
+        uint64_t most = after->most_uj[i];
+
+        if (after->uj[i] >= before->uj[i])
+            uj += after->uj[i] - before->uj[i];
+        else if (before->uj[i] <= most) /* the counter has wrapped, once */
+            uj += after->uj[i] + (most - before->uj[i]);
+        else
+            return -1;
+    }
+    return (double)uj / 1e6;
+}
+
 double usm__powercap_watts(const usm__powercap *before, const usm__powercap *after)
 {
-    uint64_t ns = after->at_ns - before->at_ns, uj = 0;
+    double joules = usm__powercap_joules(before, after);
 
-    if (ns == 0 || after->at_ns < before->at_ns || before->n != after->n)
+    if (joules < 0 || after->at_ns == before->at_ns)
         return 0;
-    for (unsigned i = 0; i < after->n; i++) {
-        uj += after->uj[i] - before->uj[i];
-        if (after->uj[i] < before->uj[i]) /* the counter has wrapped, once */
-            uj += after->most_uj[i];
-    }
-    return (double)uj * 1e3 / (double)ns;
+    return joules * 1e9 / (double)(after->at_ns - before->at_ns);
 }
 
 /* 0: there are no counters, or none that this process may read. */
@@ -91,10 +117,10 @@ static double measure(void)
     double        watts = 0;
 
     usm__mutex_lock(&seen.lock);
-    if (seen.last.n == 0 && usm__powercap_read(POWERCAP, usm__os_now_ns(), &seen.last))
+    if (seen.last.n == 0 && usm__powercap_read(USM__POWERCAP, usm__os_now_ns(), &seen.last))
         usm__os_sleep_ns(INTERVAL_NS);
     if (seen.last.n > 0 && usm__os_now_ns() - seen.last.at_ns >= INTERVAL_NS &&
-        usm__powercap_read(POWERCAP, usm__os_now_ns(), &now)) {
+        usm__powercap_read(USM__POWERCAP, usm__os_now_ns(), &now)) {
         watts     = usm__powercap_watts(&seen.last, &now);
         seen.last = now;
         if (watts > seen.most)
@@ -182,18 +208,30 @@ static usm_status look_up_file(const char *path, const char *device, double *wat
     return st;
 }
 
-usm_status usm__watts_of(const char *device_name, double *watts, const char **source)
+static usm_status look_up_setting(const char *device_name, double *watts, bool *found)
 {
-    const char *setting = usm__setting_text("watts"), *slash = strchr(device_name, '/');
-    const char *local = slash != NULL ? slash + 1 : device_name;
-    bool        found = false;
-    double      value = 0;
-    usm_status  st    = USM_OK;
+    const char *setting = usm__setting_text("watts");
 
     if (usm__settings_is_watts_path(setting))
-        st = look_up_file(setting, device_name, &value, &found);
-    else
-        st = look_up(setting, ',', "USM_WATTS", device_name, &value, &found);
+        return look_up_file(setting, device_name, watts, found);
+    return look_up(setting, ',', "USM_WATTS", device_name, watts, found);
+}
+
+usm_status usm__watts_stated(const char *device_name, double *watts)
+{
+    bool found = false;
+
+    *watts = 0;
+    return look_up_setting(device_name, watts, &found);
+}
+
+usm_status usm__watts_of(const char *device_name, double *watts, const char **source)
+{
+    const char *slash = strchr(device_name, '/'), *local = slash != NULL ? slash + 1 : device_name;
+    bool        found = false;
+    double      value = 0;
+    usm_status  st    = look_up_setting(device_name, &value, &found);
+
     if (st != USM_OK)
         return st;
     *source = "USM_WATTS";

@@ -421,7 +421,8 @@ static int run(work *w)
     drop_empty(&a->classes);
     sort_rows(&a->sites);
     sort_rows(&a->tags);
-    if (!usm__profile_spill_count(w->t, &a->spill) || !usm__profile_work_count(w->t, &a->work))
+    if (!usm__profile_spill_count(w->t, &a->spill) || !usm__profile_work_count(w->t, &a->work) ||
+        !usm__profile_energy_count(w->t, &a->energy))
         return ENOMEM;
     return usm__advise(w->t, a) ? 0 : ENOMEM;
 }
@@ -457,6 +458,7 @@ void usm__analysis_free(usm__analysis *a)
     usm__heap_free(a->advice);
     usm__profile_spill_usages_free(&a->spill);
     usm__profile_work_usages_free(&a->work);
+    usm__profile_energy_free(&a->energy);
     usm__heap_free(a->pools);
     usm__heap_free(a->classes.rows);
     usm__heap_free(a->sites.rows);

@@ -4,6 +4,7 @@
 #ifndef USM_PROFILE_ANALYSE_H
 #define USM_PROFILE_ANALYSE_H
 
+#include "profile/energy.h"
 #include "profile/spill.h"
 #include "profile/trace.h"
 #include "profile/work.h"
@@ -55,6 +56,7 @@ typedef struct usm__analysis {
     usm__usages        classes, sites, tags; /* classes by size                                  */
     usm__profile_spill_usages spill;
     usm__profile_work_usages  work;
+    usm__profile_energy       energy;
     size_t                    nadvice;
     char                    **advice;
 } usm__analysis;

@@ -66,10 +66,31 @@ static void put_caches(FILE *out, const usm__profile_cache_record *r)
                   r->source, r->thread, r->pool, r->room, r->limit);
 }
 
+/* As put_work(); the size column has microjoules. */
+static void put_energy(FILE *out, const usm__profile *t, const usm__profile_energy_record *r)
+{
+    (void)fprintf(out, "%" PRIu64 ",%u,%u,%s,%u,", r->time_ns, r->source, r->thread,
+                  r->is_stated ? "energy stated" : "energy", r->member);
+    put_text(out, usm__profile_work_kernel_name(t, r->kernel));
+    (void)fprintf(out, ",0x0,%" PRIu64 ",0,0,0\n", r->microjoules);
+}
+
+/* Those until then that were not written yet, from *at on. */
+static void put_energies(FILE *out, const usm__profile *t, size_t *at, uint64_t until)
+{
+    for (; *at < t->nenergies && t->energies[*at].time_ns < until; (*at)++)
+        put_energy(out, t, &t->energies[*at]);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Writes all kinds in the order of their times. */
 static void put_all(FILE *out, const usm__profile *t)
 {
-    size_t i = 0, k = 0, m = 0, n = 0;
+    size_t i = 0, k = 0, m = 0, n = 0, p = 0;
 
     while (i < t->nrecords || k < t->nspills || m < t->nworks || n < t->ncaches) {
         uint64_t record = i < t->nrecords ? t->records[i].e.time_ns : UINT64_MAX;
@@ -77,6 +98,7 @@ static void put_all(FILE *out, const usm__profile *t)
         uint64_t work   = m < t->nworks ? t->works[m].time_ns : UINT64_MAX;
         uint64_t caches = n < t->ncaches ? t->caches[n].time_ns : UINT64_MAX;
 
+        put_energies(out, t, &p, least(least(record, spill), least(work, caches)));
         if (n < t->ncaches && caches <= record && caches <= spill && caches <= work)
             put_caches(out, &t->caches[n++]);
         else if (i < t->nrecords && record <= spill && record <= work)
@@ -86,6 +108,7 @@ static void put_all(FILE *out, const usm__profile *t)
         else if (m < t->nworks)
             put_work(out, t, &t->works[m++]);
     }
+    put_energies(out, t, &p, UINT64_MAX);
 }
 
 int usm__export_csv(const usm__profile *t, const char *path)

@@ -238,6 +238,29 @@ static void write_work(usm__json *j, const usm__profile *t, const usm__profile_w
     table_end(j);
 }
 
+static void write_energy(usm__json *j, const usm__profile *t, const usm__profile_energy *e)
+{
+    static const column columns[] = {
+        {"mJ measured", "count"}, {"mJ by USM_WATTS", "count"}, {NULL, NULL}};
+    char about[160], name[140];
+
+    (void)snprintf(
+        about, sizeof about,
+        "What kernels used on each device. The host's packages, while its processors had "
+        "no launch: %.3f J.",
+        (double)e->idle / 1e6);
+    table_begin(j, "Energy of launches", about, "kernel", columns);
+    for (size_t i = 0; i < e->n && i < ROWS_MAX; i++) {
+        const usm__profile_energy_row *r  = &e->rows[i];
+        double                         mj = (double)r->microjoules / 1e3;
+
+        (void)snprintf(name, sizeof name, "%s on %s", usm__profile_work_kernel_name(t, r->kernel),
+                       usm__profile_work_member_name(t, r->member));
+        ROW(j, name, i == 0, r->is_stated ? NAN : mj, r->is_stated ? mj : NAN);
+    }
+    table_end(j);
+}
+
 static void write_tables(usm__json *j, const usm__profile *t, const usm__analysis *a)
 {
     static const column columns[] = {
@@ -271,6 +294,10 @@ static void write_tables(usm__json *j, const usm__profile *t, const usm__analysi
     if (a->work.ndevices > a->work.nqueues) {
         usm__json_line(j);
         write_work(j, t, &a->work);
+    }
+    if (a->energy.n) {
+        usm__json_line(j);
+        write_energy(j, t, &a->energy);
     }
     if (a->work.nqueues) {
         usm__json_line(j);

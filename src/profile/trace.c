@@ -35,7 +35,7 @@ typedef struct reader {
     numbers             *n;
     size_t               records_room, pools_room, tags_room, stacks_room, sources_room;
     size_t               spills_room, spaces_room, tiers_room;
-    size_t               works_room, members_room, kernels_room, caches_room;
+    size_t               works_room, members_room, kernels_room, caches_room, energies_room;
     bool                 out_of_memory;
 } reader;
 
@@ -281,6 +281,24 @@ static const char *read_spill(reader *r, const usm__trace_packed *e, uint32_t th
     return NULL;
 }
 
+static const char *read_energy(reader *r, const usm__trace_packed *e, uint32_t thread)
+{
+    usm__profile              *t = r->t;
+    usm__profile_energy_record o = {
+        .time_ns     = e->time,
+        .microjoules = e->size,
+        .thread      = r->n->thread_base + thread,
+        .member      = r->n->member[e->pool],
+        .kernel      = r->n->kernel[e->tag],
+        .source      = (uint32_t)t->nsources - 1,
+        .is_stated   = e->type == USM__EVENT_WORK + USM__WORK_ENERGY_STATED,
+    };
+
+    if (grow(r, &t->energies, t->nenergies, &r->energies_room, sizeof(*t->energies)))
+        t->energies[t->nenergies++] = o;
+    return NULL;
+}
+
 static const char *read_work(reader *r, const usm__trace_packed *e, uint32_t thread)
 {
     usm__profile            *t = r->t;
@@ -356,6 +374,9 @@ static const char *read_event(reader *r, const usm__trace_packed *e, uint32_t th
         return read_caches(r, e, thread);
     if (e->type >= USM__EVENT_SPILL && e->type < USM__EVENT_SPILL_END)
         return read_spill(r, e, thread);
+    if (e->type == USM__EVENT_WORK + USM__WORK_ENERGY ||
+        e->type == USM__EVENT_WORK + USM__WORK_ENERGY_STATED)
+        return read_energy(r, e, thread);
     if (e->type >= USM__EVENT_WORK && e->type < USM__EVENT_WORK_END)
         return read_work(r, e, thread);
     if (e->type < USM__EVENT_ALLOC || e->type > USM__EVENT_UNMAP)
@@ -525,6 +546,8 @@ static void align_times(usm__profile *t)
         t->spills[i].time_ns += t->sources[t->spills[i].source].header.start_real_ns - first;
     for (size_t i = 0; i < t->nworks; i++)
         t->works[i].time_ns += t->sources[t->works[i].source].header.start_real_ns - first;
+    for (size_t i = 0; i < t->nenergies; i++)
+        t->energies[i].time_ns += t->sources[t->energies[i].source].header.start_real_ns - first;
     for (size_t i = 0; i < t->ncaches; i++)
         t->caches[i].time_ns += t->sources[t->caches[i].source].header.start_real_ns - first;
 }
@@ -545,6 +568,13 @@ static int works_by_time(const void *a, const void *b)
     if (x->time_ns != y->time_ns)
         return x->time_ns < y->time_ns ? -1 : 1;
     return x->thread != y->thread ? (x->thread < y->thread ? -1 : 1) : 0;
+}
+
+static int energies_by_time(const void *a, const void *b)
+{
+    const usm__profile_energy_record *x = a, *y = b;
+
+    return (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
 }
 
 static int caches_by_time(const void *a, const void *b)
@@ -607,6 +637,8 @@ usm_status usm__profile_parse(const void *data, size_t size, const char *name, u
             qsort(r.t->spills, r.t->nspills, sizeof(*r.t->spills), by_time);
         if (r.t->nworks > 1)
             qsort(r.t->works, r.t->nworks, sizeof(*r.t->works), works_by_time);
+        if (r.t->nenergies > 1)
+            qsort(r.t->energies, r.t->nenergies, sizeof(*r.t->energies), energies_by_time);
         if (r.t->ncaches > 1)
             qsort(r.t->caches, r.t->ncaches, sizeof(*r.t->caches), caches_by_time);
     }
@@ -649,6 +681,7 @@ void usm__profile_close(usm__profile *t)
     usm__heap_free(t->spaces);
     usm__heap_free(t->tiers);
     usm__heap_free(t->works);
+    usm__heap_free(t->energies);
     usm__heap_free(t->caches);
     usm__heap_free(t->members);
     usm__heap_free(t->kernels);

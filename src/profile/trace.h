@@ -64,6 +64,15 @@ typedef struct usm__profile_work_record {
     bool     is_in_order;    /* it overlaps no other command of its queue */
 } usm__profile_work_record;
 
+/* What a launch has used on a member: base/trace_work.h. */
+typedef struct usm__profile_energy_record {
+    uint64_t time_ns; /* of the launch's end */
+    uint64_t microjoules;
+    uint32_t member, kernel; /* as in usm__profile_work_record; both 0: idle */
+    uint32_t thread, source;
+    bool     is_stated; /* from USM_WATTS, not measured */
+} usm__profile_energy_record;
+
 /* What the caches of a pool's threads may hold from now on. */
 typedef struct usm__profile_cache_record {
     uint64_t time_ns;
@@ -105,9 +114,11 @@ typedef struct usm__profile {
     size_t                     nspaces, ntiers;
     usm__profile_space_info   *spaces; /* spaces[id - 1]                              */
     char (*tiers)[64];                 /* tiers[id - 1]                               */
-    size_t                    nworks;
-    usm__profile_work_record *works; /* by time; separate from records                */
-    size_t                    nmembers, nkernels;
+    size_t                      nworks;
+    usm__profile_work_record   *works; /* by time; separate from records                */
+    size_t                      nenergies;
+    usm__profile_energy_record *energies; /* by time */
+    size_t                      nmembers, nkernels;
     char (*members)[64]; /* members[id - 1], each of its source only            */
     char (*kernels)[64]; /* kernels[id - 1]                                     */
     size_t                     ncaches;

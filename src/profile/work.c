@@ -17,6 +17,7 @@ const char *usm__profile_work_kind_name(uint32_t kind)
         [USM__WORK_KERNEL] = "kernel",       [USM__WORK_OUT] = "copy out",
         [USM__WORK_QUEUE_KERNEL] = "kernel", [USM__WORK_QUEUE_COPY] = "copy",
         [USM__WORK_QUEUE_FILL] = "fill",     [USM__WORK_QUEUE_MAP] = "map",
+        [USM__WORK_ENERGY] = "energy",       [USM__WORK_ENERGY_STATED] = "energy",
     };
 
     return kind < USM__WORK_KINDS ? names[kind] : "";
@@ -168,6 +169,8 @@ static void count_one(work *w, usm__profile_work_device *d, const usm__profile_w
         add(&w->copies, r);
         break;
     case USM__WORK_LAUNCH:
+    case USM__WORK_ENERGY: /* records of their own: energy.c */
+    case USM__WORK_ENERGY_STATED:
     case USM__WORK_KINDS:
     default:
         break;

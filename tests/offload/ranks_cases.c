@@ -252,7 +252,9 @@ void rank_names_members(uint32_t rank, uint32_t count)
     for (uint32_t i = 0; i < usm_team_size(here.team); i++) {
         char start[16];
 
+        m.joules = 1;
         must(usm_team_get_member(here.team, i, &m), USM_OK);
+        CHECK(m.joules == 0); /* unknown */
         (void)snprintf(start, sizeof start, "%u/", m.rank);
         CHECK(strncmp(m.name, start, strlen(start)) == 0);
         CHECK((m.device != NULL) == (m.rank == rank));

@@ -760,6 +760,7 @@ static void make_launch(maker *m)
     put_name(m, USM__CHUNK_MEMBER, 2, "gpu");
     put_name(m, USM__CHUNK_MEMBER, 3, "cpu");
     put_name(m, USM__CHUNK_KERNEL, 1, "blend");
+    put_name(m, USM__CHUNK_KERNEL, 2, "blend");
     did(m, USM__WORK_IN, 600, 2, 100, 400, 64);
     did(m, USM__WORK_KERNEL, 600, 2, 300, 100, 1000);
     did(m, USM__WORK_CHUNK, 600, 2, 500, 0, 1000);
@@ -771,6 +772,13 @@ static void make_launch(maker *m)
     did(m, USM__WORK_OUT, 1000, 2, 100, 0, 16);
     did(m, USM__WORK_CHUNK, 1050, 2, 900, 1500, 500);
     did(m, USM__WORK_LAUNCH, 1100, 0, 1000, 0, 2000);
+    did(m, USM__WORK_ENERGY, 1100, 3, 0, 0, 2000);
+    did(m, USM__WORK_ENERGY_STATED, 1100, 2, 0, 0, 7000);
+    did(m, USM__WORK_ENERGY, 1100, 3, 0, 0, 500); /* of another launch, and another team */
+    last(m)->tag = 2;
+    did(m, USM__WORK_ENERGY_STATED, 1100, 3, 0, 0, 60); /* its counter had gone */
+    did(m, USM__WORK_ENERGY, 1100, 0, 0, 0, 40);
+    last(m)->tag = 0;                                                /* idle */
     did(m, (usm__trace_work_kind)USM__WORK_KINDS, 1200, 2, 1, 0, 0); /* of a newer libusm */
     put_events(m, 1);
     end(m);
@@ -814,6 +822,29 @@ static void launches_are_read_and_counted_by_device(void)
     CHECK_INT(d->failed, 1);
     CHECK_INT(d->idle_ns, 300);
     CHECK_INT(d->longest_ns, 300);
+    usm__analysis_free(a);
+    usm__profile_close(t);
+}
+
+static void energy_is_summed_by_device_and_kernel(void)
+{
+    usm__analysis *a = NULL;
+    usm__profile  *t;
+
+    make_launch(&made);
+    t = parse(&made);
+    CHECK_INT(t->nenergies, 5);
+    CHECK_INT(usm__analyse(t, &a), USM_OK);
+    CHECK_INT(a->energy.all, 9560);
+    CHECK_INT(a->energy.idle, 40);
+    CHECK_INT(a->energy.n, 3);
+    CHECK_STR(usm__profile_work_member_name(t, a->energy.rows[0].member), "gpu");
+    CHECK_INT(a->energy.rows[0].microjoules, 7000);
+    CHECK(a->energy.rows[0].is_stated);
+    CHECK_STR(usm__profile_work_member_name(t, a->energy.rows[1].member), "cpu");
+    CHECK_STR(usm__profile_work_kernel_name(t, a->energy.rows[1].kernel), "blend");
+    CHECK_INT(a->energy.rows[1].microjoules, 2500);
+    CHECK(!a->energy.rows[1].is_stated);
     usm__analysis_free(a);
     usm__profile_close(t);
 }
@@ -879,6 +910,8 @@ static void launches_are_exported(void)
     (void)plain_read(out, text, sizeof(text));
     CHECK_IN("1050,0,1,chunk,1,blend,0x5dc,500,0,900,0\n", text);
     CHECK_IN("200,0,1,copy in,1,blend,0x0,64,0,100,0\n", text);
+    CHECK_IN("1100,0,1,energy,2,blend,0x0,2000,0,0,0\n", text);
+    CHECK_IN("1100,0,1,energy stated,1,blend,0x0,7000,0,0,0\n", text);
     CHECK_INT(usm__export_perfetto(t, out), 0);
     (void)plain_read(out, text, sizeof(text));
     CHECK_IN("\"gpu kernel\"", text);
@@ -887,6 +920,8 @@ static void launches_are_exported(void)
     CHECK_INT(usm__export_html(t, out), 0);
     (void)plain_read(out, text, sizeof(text));
     CHECK_IN("\"gaps\":[[1000,100]]", text);
+    CHECK_IN("blend on gpu\",null,7]", text);
+    CHECK_IN("blend on cpu\",2.5,null]", text);
     usm__profile_close(t);
 }
 
@@ -910,6 +945,7 @@ static const plain_case cases[] = {
     CASE(durations_are_packed_closely),
     CASE(spilling_is_exported),
     CASE(launches_are_read_and_counted_by_device),
+    CASE(energy_is_summed_by_device_and_kernel),
     CASE(launches_are_exported),
     CASE(what_caches_may_hold_is_read_and_exported),
     {NULL, NULL},

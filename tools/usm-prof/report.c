@@ -27,7 +27,7 @@ static void print_sources(const usm__profile *t)
 
 static void print_head(const char *path, const usm__profile *t, const usm__analysis *a)
 {
-    size_t events = t->nrecords + t->nspills + t->nworks + t->ncaches;
+    size_t events = t->nrecords + t->nspills + t->nworks + t->ncaches + t->nenergies;
     char   duration[32], time[32], saved[32];
 
     printf(
@@ -335,6 +335,32 @@ static void print_work(const usm__profile *t, const usm__profile_work_usages *u)
     columns_print(c);
 }
 
+static void print_energy(const usm__profile *t, const usm__profile_energy *e)
+{
+    static const char *const names[] = {"device", "kernel", "joules", "from", NULL};
+    columns                 *c;
+
+    if (e->n == 0 && e->idle == 0)
+        return;
+    c = columns_new(4);
+    heads(c, names);
+    for (size_t i = 0; i < e->n; i++) {
+        const usm__profile_energy_row *r    = &e->rows[i];
+        const char                    *name = usm__profile_work_member_name(t, r->member);
+
+        if (t->nsources > 1)
+            columns_add(c, "%s of process %u", name, t->sources[r->source].header.pid);
+        else
+            columns_add(c, "%s", name);
+        columns_add(c, "%s", usm__profile_work_kernel_name(t, r->kernel));
+        columns_add(c, "%.3f", (double)r->microjoules / 1e6);
+        columns_add(c, "%s", r->is_stated ? "USM_WATTS" : "powercap");
+    }
+    printf("\nEnergy of launches (the host's packages, while its processors had none: %.3f J)\n",
+           (double)e->idle / 1e6);
+    columns_print(c);
+}
+
 /* Prints the words of `text` in lines of LINE_WIDTH. */
 static void print_wrapped(const char *text)
 {
@@ -367,6 +393,7 @@ void report_text(const char *path, const usm__profile *t, const usm__analysis *a
     print_spill(&a->spill, top);
     print_work(t, &a->work);
     print_queues(t, &a->work);
+    print_energy(t, &a->energy);
     puts("\nAdvice");
     for (size_t i = 0; i < a->nadvice; i++)
         print_wrapped(a->advice[i]);

@@ -203,6 +203,32 @@ static void work(usm__json *j, const usm__profile_work_usages *u)
     usm__json_object_end(j);
 }
 
+/* null: the trace has no energy. */
+static void energy(usm__json *j, const usm__profile *t, const usm__profile_energy *e)
+{
+    if (e->n == 0 && e->idle == 0) {
+        usm__json_null(j, "energy");
+        return;
+    }
+    usm__json_object_begin(j, "energy");
+    usm__json_number(j, "microjoules", e->all);
+    usm__json_number(j, "idle_microjoules", e->idle);
+    usm__json_array_begin(j, "rows");
+    for (size_t i = 0; i < e->n; i++) {
+        const usm__profile_energy_row *r = &e->rows[i];
+
+        usm__json_object_begin(j, NULL);
+        usm__json_text(j, "device", usm__profile_work_member_name(t, r->member));
+        usm__json_number(j, "source", r->source);
+        usm__json_text(j, "kernel", usm__profile_work_kernel_name(t, r->kernel));
+        usm__json_number(j, "microjoules", r->microjoules);
+        usm__json_bool(j, "is_measured", !r->is_stated);
+        usm__json_object_end(j);
+    }
+    usm__json_array_end(j);
+    usm__json_object_end(j);
+}
+
 void report_json(const char *path, const usm__profile *t, const usm__analysis *a)
 {
     usm__json j = {.out = {.file = stdout}, .form = USM__JSON_INDENTED};
@@ -213,7 +239,7 @@ void report_json(const char *path, const usm__profile *t, const usm__analysis *a
     usm__json_text(&j, "trace", path);
     usm__json_text(&j, "damage", t->damage[0] != '\0' ? t->damage : NULL);
     usm__json_bool(&j, "ended", t->ended);
-    usm__json_number(&j, "events", t->nrecords + t->nspills + t->nworks);
+    usm__json_number(&j, "events", t->nrecords + t->nspills + t->nworks + t->nenergies);
     usm__json_number(&j, "lost", t->lost);
     usm__json_number(&j, "duration_ns", a->duration_ns);
     sources(&j, t);
@@ -238,6 +264,7 @@ void report_json(const char *path, const usm__profile *t, const usm__analysis *a
     usages(&j, "tags", &a->tags, false);
     spill(&j, &a->spill);
     work(&j, &a->work);
+    energy(&j, t, &a->energy);
     usm__json_array_begin(&j, "advice");
     for (size_t i = 0; i < a->nadvice; i++)
         usm__json_text(&j, NULL, a->advice[i]);

@@ -50,7 +50,7 @@ static const char help[] =
     "      --dot              prints the graph for Graphviz, as it was unrolled, and\n"
     "                         nothing else: results go to stderr\n"
     "  -n, --dry-run          reads, checks and builds everything, and runs nothing\n"
-    "  -p, --progress         percent, rate, time left, share of each device;\n"
+    "  -p, --progress         percent, rate, time left, share of each device, joules;\n"
     "                         --progress=json: for programs, with the states of all nodes\n"
     "  -r, --resume FOLDER    keeps what has ended there, and goes on from it\n"
     "      --policy NAME      which device takes what: adaptive (default), fastest, static,\n"
