@@ -23,6 +23,7 @@ cd "$work" || exit 1
 # processData sums its bytes; with SLOW it takes its time over it, so that a run can be killed in the middle.
 if [ "${USM_TEST_RUNTIME:-host}" = host ]; then
     cat >kernels.c <<'END'
+#include <stdio.h>
 #include <time.h>
 #include <usm/program.h>
 #define IN   (*(unsigned char **)args[0])
@@ -37,6 +38,12 @@ USE(processData)
             sum += IN[i];
 #ifdef SLOW
         nanosleep(&(struct timespec){0, 40000000}, NULL);
+#endif
+#ifdef COUNTER /* the package has drawn 4 J, at the end of each launch */
+        FILE *counter = fopen(COUNTER, "r+"); /* never empty: it may be read now */
+
+        fputs("5000000\n", counter);
+        fclose(counter);
 #endif
         **(unsigned **)args[2] = sum;
     }
@@ -61,6 +68,8 @@ USE(mergeData)
 END
     "$cc" -shared -fPIC -I"$root/include" -I"$include" -o kernels.so kernels.c || exit 1
     "$cc" -DSLOW -shared -fPIC -I"$root/include" -I"$include" -o slow.so kernels.c || exit 1
+    "$cc" -DCOUNTER='"powercap/intel-rapl:0/energy_uj"' -shared -fPIC -I"$root/include" -I"$include" \
+        -o draws.so kernels.c || exit 1
     code='"library": "kernels.so"'
     slow_code='"library": "slow.so"'
     is_native=1
@@ -293,6 +302,62 @@ if [ -d kept ]; then
 else
     fail "the run ended, or never began, before it was killed"
     sed 's/^/    /' out err
+fi
+
+# --- energy: a folder stands for /sys/class/powercap ------------------------------------------------------
+# counter UJ
+counter()
+{
+    echo "$1" >powercap/intel-rapl:0/energy_uj
+}
+
+expect 0 "energy without counters" good.json --progress --powercap none
+says err "energy: /sys/class/powercap has no counters of packages; USM_WATTS tells what devices draw"
+says_not err "energy of nodes"
+USM_WATTS='*=50' expect 0 "energy by USM_WATTS" good.json --progress --powercap none
+says err " J (USM_WATTS)"
+says err "energy of nodes: cut "
+says_not err "USM_WATTS tells"
+says_not err idle
+mkdir -p powercap/intel-rapl:0/energy_uj
+echo package-0 >powercap/intel-rapl:0/name
+echo 65532610987 >powercap/intel-rapl:0/max_energy_range_uj
+expect 0 "a counter that cannot be read" good.json --progress --powercap powercap
+says err "energy: /sys/class/powercap cannot be read by this user; USM_WATTS tells what devices draw"
+rmdir powercap/intel-rapl:0/energy_uj
+counter 1000000
+expect 0 "a counter at rest" good.json --progress --powercap powercap
+says err " 0.000 J (powercap), idle 0.000 J"
+expect 0 "no energy unless it is asked for" good.json --powercap powercap
+says_not err energy
+expect 0 "energy as JSON" good.json --progress=json --powercap powercap
+[ "$(grep -c '"energy":{"packages":1,"idle":0,"why":"","members":\[{"name":' err)" = 1 ] ||
+    fail "the last line alone has the energy: $(cat err)"
+grep '"energy"' err | grep -q '"from":"powercap"}\],"nodes":\[0,0,0,0\]}}$' || fail "its end: $(cat err)"
+if [ $is_native = 1 ]; then
+    app draws.json '"library": "draws.so"'
+    counter 1000000
+    USM_TRACE=energy.trace expect 0 "a package that draws" draws.json --progress --powercap powercap
+    # energy: host:0 3.141 J (powercap), idle 0.859 J
+    sed -n 's/.* energy: host:0 \([0-9.]*\) J (powercap), idle \([0-9.]*\) J$/\1 \2/p' err |
+        awk '{ n++; sum = $1 + $2; none = $1 <= 0 } END { exit !(n == 1 && sum > 3.998 && sum < 4.002 && !none) }' ||
+        fail "host and idle are not 4 J: $(cat err)"
+    says err "energy of nodes: "
+    says err " each "
+    prof=$(dirname "$tool")/usm-prof
+    if [ -x "$prof" ]; then
+        name="the trace of energy"
+        "$prof" report --json energy.trace >out 2>err || fail "usm-prof ends with $?"
+        says out '"device": "host:0"'
+        says out '"is_measured": true'
+    fi
+    sed 's/fputs("5000000/fputs("/' kernels.c >loses.c
+    "$cc" -DCOUNTER='"powercap/intel-rapl:0/energy_uj"' -shared -fPIC -I"$root/include" -I"$include" \
+        -o loses.so loses.c || exit 1
+    app loses.json '"library": "loses.so"'
+    counter 1000000
+    expect 0 "a counter that is lost in the middle" loses.json --progress --powercap powercap
+    says err "could not be read for some time, whose joules are missing"
 fi
 
 # --- for programs that show runs ------------------------------------------------------------------------

@@ -214,6 +214,12 @@ void free_template(app_template *t);
 bool read_typed_node(app *a, value at, const char *name, const char *kind);
 void check_typed_nodes(app *a);
 
+/* ---- energy.c: after a run whose team counts energy */
+struct usm__json;
+void energy_say(const app *a);
+/* "energy": numbers of joules; "nodes" in the order of the file. */
+void energy_put(struct usm__json *j, const app *a);
+
 /* ---- show.c */
 typedef struct progress {
     app                   *a;
@@ -221,8 +227,12 @@ typedef struct progress {
     bool                   is_tty, is_open; /* open: its line must still be ended */
     volatile sig_atomic_t *is_called_off;
     usm__monitor_graph     graph; /* for others of this user */
+    usm_progress           last;  /* of JSON; its shares are `shares` */
+    double                *shares;
 } progress;
 bool show_progress(const usm_progress *p, void *user);
+/* At the end: text, or the last line of JSON again, with it. */
+void show_energy(const progress *show);
 bool show_dot(app *a);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/inline/plural.h"
 #include "base/settings.h"
+#include "offload/meter.h"
 #include "options.h"
 #include "simulate.h"
 #include "units/crew.h"
@@ -31,6 +32,7 @@ typedef struct command_line {
     double      numbers[8];
     size_t      nnumbers;
     const char *within, *progress; /* progress: "on" or "json" */
+    const char *powercap;          /* tests: a folder that stands for /sys/class/powercap */
     bool        is_dot, is_dry, no_prefetch;
     const char *on[USM__UNITS_MAX]; /* commands that start units */
     uint32_t    nunits;
@@ -147,6 +149,7 @@ static const tool_option options[] = {
     {.name = "suggest", 0, TOOL_FLAG, offsetof(command_line, suggests)},
     {.name = "device", 'd', TOOL_TEXT, offsetof(command_line, device)},
     {.name = "within", 0, TOOL_TEXT, offsetof(command_line, within)},
+    {.name = "powercap", 0, TOOL_TEXT, offsetof(command_line, powercap)},
     {.name = "on", 0, TOOL_CALL, 0, take_on},
     {.name = "no-local", 0, TOOL_FLAG, offsetof(command_line, no_local)},
     {.name = "silence",
@@ -220,7 +223,7 @@ static void on_signal(int number)
     (void)signal(number, SIG_DFL);
 }
 
-static void notify_end(const command_line *c, const usm_parallel_stats *s)
+static void notify_end(const command_line *c, const progress *show, const usm_parallel_stats *s)
 {
     if (!c->progress && !s->rescheduled && !s->resumed)
         return;
@@ -228,6 +231,8 @@ static void notify_end(const command_line *c, const usm_parallel_stats *s)
             (unsigned long long)s->chunks, usm__plural(s->chunks, "launch", "launches"),
             (double)s->wall_ns / 1e9, (unsigned long long)s->rescheduled,
             (unsigned long long)s->resumed);
+    if (c->progress)
+        show_energy(show);
 }
 
 /* With the units that there are. */
@@ -276,6 +281,9 @@ static bool run(app *a, const command_line *c, unit_crew *crew)
     usm__monitor_graph_hide(&show.graph);
     if (show.is_open)
         fputc('\n', stderr);
+    if (st == USM_OK)
+        notify_end(c, &show, &stats);
+    free(show.shares);
     if (st != USM_OK) {
         if (st != USM_E_CANCELLED)
             return app_failed(a);
@@ -283,7 +291,6 @@ static bool run(app *a, const command_line *c, unit_crew *crew)
                 c->resume ? c->resume : "");
         return false;
     }
-    notify_end(c, &stats);
     for (size_t i = 0; i < a->nnodes; i++)
         is_ok &= write_output(a, &a->nodes[i], c->is_dot ? stderr : stdout);
     return is_ok;
@@ -365,10 +372,13 @@ static bool work(app *a, command_line *c)
     if (!app_read(a, c->path) || !take_app_policy(a, c) || !app_load_kernels(a))
         return false;
     d.selector = c->device;
+    d.energy   = c->progress != NULL;
     if (usm_team_create(&d, &a->team) != USM_OK) {
         fprintf(stderr, "usm-run: %s\n", usm_last_error());
         return false;
     }
+    if (c->powercap && a->team->meter)
+        usm__meter_set_folder(a->team->meter, c->powercap);
     if (!app_build(a))
         return false;
     if (c->simulate)

@@ -64,7 +64,7 @@ static const char *why_of(usm_team *team, uint32_t member, char *why)
 /* One JSON object.  "nodes" has, in the order of the file, [launches, ended, under way, scheduled]:
  * the thread that runs the graph calls this, so its tasks stand still.  Scheduled: it has its inputs,
  * and waits for a device. */
-static void put_progress(FILE *file, const progress *show, const usm_progress *p)
+static void put_progress(FILE *file, const progress *show, const usm_progress *p, bool is_end)
 {
     const usm_graph *g = show->a->graph;
     usm__json        j = {.out = {.file = file}, .form = USM__JSON_COMPACT};
@@ -94,14 +94,32 @@ static void put_progress(FILE *file, const progress *show, const usm_progress *p
     for (uint32_t i = 0; i < g->nnodes; i++)
         show_node(&j, &g->nodes[i]);
     usm__json_array_end(&j);
+    if (is_end)
+        energy_put(&j, show->a);
     usm__json_object_end(&j);
 }
 
-static void show_json(const progress *show, const usm_progress *p)
+static void show_json(progress *show, const usm_progress *p)
 {
-    put_progress(stderr, show, p);
+    size_t size = p->nmembers * sizeof *p->shares;
+
+    put_progress(stderr, show, p, false);
     fputc('\n', stderr);
     fflush(stderr);
+    show->shares = need(realloc(show->shares, size + 1));
+    memcpy(show->shares, p->shares, size);
+    show->last        = *p;
+    show->last.shares = show->shares;
+}
+
+void show_energy(const progress *show)
+{
+    if (!show->is_json) {
+        energy_say(show->a);
+        return;
+    }
+    put_progress(stderr, show, &show->last, true);
+    fputc('\n', stderr);
 }
 
 /* Without memory those who look see what was there before. */
@@ -113,7 +131,7 @@ static void show_elsewhere(const progress *show, const usm_progress *p)
 
     if (!file)
         return;
-    put_progress(file, show, p);
+    put_progress(file, show, p, false);
     if (fclose(file) == 0)
         usm__monitor_graph_set_progress(&show->graph, line, size);
     free(line);
