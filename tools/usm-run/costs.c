@@ -3,10 +3,11 @@
  *
  * A launch of an expandable node does its share of a whole, so its time is fixed + each / parts; a
  * partitioner and a merger see all parts: fixed + each * parts.  Two trials with different numbers of
- * parts give both.  The copies that devices without host memory need are taken off, since the
- * simulation adds those of its own machine. */
+ * parts give both.  The copies that devices without host memory need are taken off, as they are
+ * measured here, since the simulation adds those of its own machine. */
 #include "simulate.h"
 
+#include "copies.h"
 #include "offload/graph.h"
 
 #include "base/inline/clock.h"
@@ -27,7 +28,9 @@ typedef struct trial {
     double *few, *many, *first; /* few, many: the least of all rounds, which others disturb */
     double *now, *ignored;
     uint32_t (*parts)[2]; /* of few, many */
-    unsigned round;
+    uint32_t        member;
+    usm__sim_device here; /* how it copies */
+    unsigned        round;
 } trial;
 
 /* ---- one device ------------------------------------------------------------------------------ */
@@ -75,16 +78,29 @@ static void take_off_copies(const usm_graph *g, const usm__sim_device *d, double
     }
 }
 
-static bool try_parts(app *a, const machine_device *d, trial *t, bool is_many)
+static bool measure_here(app *a, trial *t)
+{
+    const usm__member *m = &a->team->members[t->member];
+    tool_copies        c;
+
+    if (!tool_measure_copies(m, &c))
+        return app_failed(a);
+    t->here = (usm__sim_device){.uses_host_memory = m->uses_host_memory,
+                                .latency_s        = c.latency_us / 1e6,
+                                .bytes_per_s      = c.mib_s * (1 << 20)};
+    return true;
+}
+
+static bool try_parts(app *a, trial *t, bool is_many)
 {
     uint32_t parts   = is_many ? MANY : FEW;
     double  *seconds = is_many ? t->many : t->few;
     double  *first   = is_many || t->round > 0 ? t->ignored : t->first;
 
-    if (usm__graph_try(a->graph, member_of(a, d->like), parts, LAUNCHES, t->now, first) != USM_OK)
+    if (usm__graph_try(a->graph, t->member, parts, LAUNCHES, t->now, first) != USM_OK)
         return app_failed(a);
-    take_off_copies(a->graph, &d->sim, t->now);
-    take_off_copies(a->graph, &d->sim, first);
+    take_off_copies(a->graph, &t->here, t->now);
+    take_off_copies(a->graph, &t->here, first);
     for (uint32_t i = 0; i < a->graph->nnodes; i++) {
         t->parts[i][is_many] = usm__graph_parts_had(a->graph, i);
         if (t->round == 0 || t->now[i] < seconds[i])
@@ -171,14 +187,15 @@ static bool try_device(costs *c, app *a, const machine *m, const machine_device 
                       .many    = times + n,
                       .first   = times + 2 * n,
                       .now     = times + 3 * n,
-                      .ignored = times + 4 * n};
+                      .ignored = times + 4 * n,
+                      .member  = member_of(a, d->like)};
+    bool     is_ok = measure_here(a, &t);
     uint64_t begin = usm_clock_ns(CLOCK_MONOTONIC);
-    bool     is_ok = true;
 
     t.parts = need(calloc(n + 1, sizeof *t.parts));
     for (; is_ok && t.round < ROUNDS && usm_clock_ns(CLOCK_MONOTONIC) < begin + ENOUGH_NS;
          t.round++)
-        is_ok = try_parts(a, d, &t, false) && try_parts(a, d, &t, true);
+        is_ok = try_parts(a, &t, false) && try_parts(a, &t, true);
     if (is_ok) {
         set_costs(c, a, m, d->like, &t);
         fprintf(stderr, "usm-run: tried the nodes on %s in %.2f s\n", d->like,
