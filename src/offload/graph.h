@@ -5,6 +5,7 @@
  *     graph_check.c   checks of a whole graph; how many launches a node becomes (unrolling)
  *     graph_run.c     the run: ready tasks go to members, ended ones make others ready
  *     graph_restore.c what an earlier run had ended
+ *     graph_call.c    nodes that are functions of the program
  *     graph_flight.c  one launch on one device: memory, copies, the kernel, its end
  *     graph_choose.c  which member takes which task: a pure function
  *     graph_units.c   units elsewhere that take part in a run (graph_units.h)

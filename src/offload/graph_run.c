@@ -136,30 +136,6 @@ usm_status usm__graph_run_complete(usm__graph_run *r, usm__graph_task *task)
     return st;
 }
 
-/* ---- trials ---------------------------------------------------------------------------------- */
-
-static void note_trial(usm__graph_trial *t, uint32_t node, double seconds)
-{
-    t->seconds[(size_t)node * t->launches + t->ended[node]++] = seconds;
-}
-
-/* Once all launches of a node that are to be executed have ended, the others get the block of the
- * first. */
-static usm_status end_untried(usm__graph_run *r, uint32_t node)
-{
-    usm__graph_node *n    = &r->g->nodes[node];
-    size_t           size = n->desc.out_size;
-    usm_status       st   = USM_OK;
-
-    if (n->ndone != r->trial->launches)
-        return USM_OK;
-    for (uint32_t i = r->trial->launches; i < n->ntasks && st == USM_OK; i++) {
-        memcpy(n->blocks + i * size, n->blocks, size);
-        st = usm__graph_run_complete(r, &n->tasks[i]);
-    }
-    return st;
-}
-
 /* ---- members --------------------------------------------------------------------------------- */
 
 static bool may_take(const usm__graph_run *r, uint32_t member, const usm__graph_task *task)
@@ -299,99 +275,6 @@ static uint32_t choose(usm__graph_run *r, const usm__graph_task *task, bool *is_
                              r->g->nodes[task->node].desc.work, r->nready);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
-
-/* The blocks of a task's inputs, one after the other: those of a single input in place, several in
- * memory of the heap, *copy. */
-static usm_status gather(const usm_graph *g, const usm__graph_task *task, const void **in,
-                         uint32_t *size, unsigned char **copy)
-{
-    uint32_t          ninputs = g->nodes[task->node].ninputs, nblocks;
-    usm__graph_piece *pieces  = usm__heap_alloc((ninputs + 1) * sizeof *pieces);
-    size_t            at      = 0;
-    usm_status        st;
-
-    if (!pieces)
-        return out_of_memory();
-    st  = usm__graph_pieces(g, task, pieces, size, &nblocks);
-    *in = pieces[0].data;
-    if (st == USM_OK && ninputs > 1) {
-        *copy = usm__heap_alloc(*size);
-        st    = *copy ? USM_OK : out_of_memory();
-        for (uint32_t i = 0; *copy && i < ninputs; i++) {
-            memcpy(*copy + at, pieces[i].data, pieces[i].size);
-            at += pieces[i].size;
-        }
-        *in = *copy;
-    }
-    usm__heap_free(pieces);
-    return st;
-}
-
-static usm_status call(usm__graph_run *r, usm__graph_task *task)
-{
-    const usm__graph_node *n     = &r->g->nodes[task->node];
-    unsigned char         *copy  = NULL;
-    uint64_t               begin = usm__os_now_ns();
-    const void            *in;
-    uint32_t               size;
-    usm_status             st = gather(r->g, task, &in, &size, &copy);
-
-    if (st == USM_OK) {
-        st = n->desc.call(in, size, n->blocks, n->desc.out_size, n->desc.call_user);
-        if (st != USM_OK) {
-            char message[sizeof r->message];
-
-            (void)snprintf(message, sizeof message, "%s", usm_last_error());
-            st = usm__fail(st, "node '%s': %s", n->desc.name, message);
-        }
-    }
-    usm__heap_free(copy);
-    if (r->trial)
-        note_trial(r->trial, task->node, (double)(usm__os_now_ns() - begin) / 1e9);
-    return st;
-}
-
-static usm_status make_call(usm__graph_run *r, usm__graph_task *task)
-{
-    usm_status st = USM_OK;
-
-    if (r->sim)
-        usm__sim_call(r, task->node);
-    else
-        st = call(r, task);
-    if (st != USM_OK)
-        return st;
-    r->stats.chunks++;
-    if (r->keep)
-        usm__graph_keep_save(r->keep, r->g, task);
-    return usm__graph_run_complete(r, task);
-}
-
-/* Makes the calls that are ready; those that they make ready come after them.  Devices have been
- * given their tasks before. */
-static usm_status make_calls(usm__graph_run *r, bool *made)
-{
-    usm_status st = USM_OK;
-
-    *made = false;
-
-    for (uint32_t at = 0; at < r->nready && st == USM_OK;) {
-        usm__graph_task *task = r->ready[at];
-
-        if (r->g->nodes[task->node].desc.kind != USM_NODE_CALL) {
-            at++;
-            continue;
-        }
-        r->nready--;
-        memmove(&r->ready[at], &r->ready[at + 1], (r->nready - at) * sizeof *r->ready);
-        *made = true;
-        st    = make_call(r, task);
-        at    = 0;
-    }
-    return st;
-}
-
 /* ---- tasks for members ----------------------------------------------------------------------- */
 
 static bool has_room(const usm__graph_run *r)
@@ -528,9 +411,9 @@ static usm_status on_flight(usm__graph_run *r, usm__graph_flight *f)
         usm__graph_keep_save(r->keep, r->g, task);
     if (!r->trial)
         return usm__graph_run_complete(r, task);
-    note_trial(r->trial, task->node, (double)busy / 1e9);
+    usm__trial_note(r->trial, task->node, (double)busy / 1e9);
     st = usm__graph_run_complete(r, task);
-    return st == USM_OK ? end_untried(r, task->node) : st;
+    return st == USM_OK ? usm__trial_end(r, task->node) : st;
 }
 
 /* The first failure ends the run; flights in progress are still waited for. */
@@ -585,7 +468,7 @@ static usm_status work(usm__graph_run *r)
 
         st = usm__graph_run_feed(r);
         if (st == USM_OK)
-            st = make_calls(r, &made);
+            st = usm__graph_run_calls(r, &made);
         if (st == USM_OK && made) {
             st = usm__graph_progress_notify(r, false);
             continue; /* devices are given what calls have made ready */

@@ -65,6 +65,9 @@ usm_status usm__graph_run_launch(usm__graph_run *r, usm__graph_task *task);
 usm_status usm__graph_run_set_aside(usm__graph_run *r, usm__graph_node *n);
 /* The member that has the task has not any more. */
 void usm__graph_run_uncharge(usm__graph_run *r, const usm__graph_task *task);
+/* graph_call.c: makes the calls that are ready; those that they make ready come after them.
+ * Devices have been given their tasks before.  *made: whether there were any. */
+usm_status usm__graph_run_calls(usm__graph_run *r, bool *made);
 /* The blocks of a task are there. */
 usm_status usm__graph_run_complete(usm__graph_run *r, usm__graph_task *task);
 /* Another member has to do it; USM_E_NO_MEMORY.  The calling thread has the error message. */

@@ -288,6 +288,28 @@ usm_status usm__graph_simulate(usm_graph *graph, const usm__sim_desc *desc, usm_
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
+void usm__trial_note(usm__graph_trial *t, uint32_t node, double seconds)
+{
+    t->seconds[(size_t)node * t->launches + t->ended[node]++] = seconds;
+}
+
+/* Once all launches of a node that are to be executed have ended, the others get the block of the
+ * first. */
+usm_status usm__trial_end(usm__graph_run *r, uint32_t node)
+{
+    usm__graph_node *n    = &r->g->nodes[node];
+    size_t           size = n->desc.out_size;
+    usm_status       st   = USM_OK;
+
+    if (n->ndone != r->trial->launches)
+        return USM_OK;
+    for (uint32_t i = r->trial->launches; i < n->ntasks && st == USM_OK; i++) {
+        memcpy(n->blocks + i * size, n->blocks, size);
+        st = usm__graph_run_complete(r, &n->tasks[i]);
+    }
+    return st;
+}
+
 /* Every partitioner that leaves it open makes so many parts; what the graph says is kept in `kept`. */
 static void set_parts(usm_graph *g, uint32_t parts, uint32_t *kept)
 {

@@ -34,6 +34,11 @@ usm_status         usm__sim_begin(usm__graph_run *r, usm__graph_task *task);
 usm__graph_flight *usm__sim_take(usm__graph_run *r); /* NULL: nothing is under way */
 void               usm__sim_call(usm__graph_run *r, uint32_t node);
 
+/* A launch has ended, or a call: what graph_run.c and graph_call.c tell a trial. */
+void usm__trial_note(usm__graph_trial *t, uint32_t node, double seconds);
+/* Once all launches of a node that are to be executed have ended, ends the others. */
+usm_status usm__trial_end(usm__graph_run *r, uint32_t node);
+
 /* graph_run.c */
 usm_status usm__graph_run_simulated(usm_graph *graph, usm__graph_sim *sim,
                                     usm_parallel_stats *stats);
