@@ -45,8 +45,9 @@ static bool tsc_is_good(void)
 #if defined(__x86_64__)
     unsigned a = 0, b = 0, c = 0, d = 0;
     size_t   size = 0;
-    bool     good = __get_cpuid(0x80000007u, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0;
-    char    *source;
+    bool     good = __get_cpuid(0x80000007u, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0 &&
+                __get_cpuid(0x80000001u, &a, &b, &c, &d) != 0 && (d & (1u << 27)) != 0; /* RDTSCP */
+    char *source;
 
     if (!good)
         return false;
