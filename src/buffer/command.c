@@ -11,6 +11,7 @@
 #include "buffer/grant.h"
 #include "command/command.h"
 #include "command/outside.h"
+#include "device/observer.h"
 
 #include "base/fork.h"
 #include "base/inline/bits.h"
@@ -20,7 +21,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DEPS_INLINE 16
+#define DEPS_INLINE  16
+#define AT_ONCE_MOST ((size_t)16 << 10) /* bytes: a microsecond or two, as long as a submission */
 
 /* ---- creation and freeing --------------------------------------------------------- */
 
@@ -278,15 +280,18 @@ static void leave_order(usm__use *u, usm_status status)
 /* Under the lock.  True: it was in its queue. */
 static bool leave(usm__command *c, usm_status status)
 {
-    usm__command_state from       = usm__command_state_of(c);
-    bool               was_posted = usm__command_is_posted(c);
-    bool               was_run    = was_posted || c->event;
+    usm__command_state from        = usm__command_state_of(c);
+    bool               was_posted  = usm__command_is_posted(c);
+    bool               was_at_once = from == USM__COMMAND_TAKING;
+    bool               was_run     = was_posted || was_at_once || c->event;
 
     for (size_t i = 0; i < c->nuses; i++)
         leave_order(&c->uses[i], status);
     usm__tracking.under_way -= was_posted || from == USM__COMMAND_WATCHED;
     if (was_posted)
         usm__posted_left();
+    if (was_at_once)
+        usm__command_arrived();
     usm__tracking.ended += was_run;
     usm__edges_fire(&c->on_launch, NULL, status);
     usm__edges_fire(&c->on_done, NULL, status);
@@ -383,19 +388,47 @@ static void stop_taking(usm__command *c)
     usm__grant_placed();
 }
 
+/* Whether the submitter may do the work itself instead of waking a thread of the device's: it is a
+ * small fill or copy in host memory, and comes after nothing that may not have ended.  Its range
+ * has nothing before it, or it would have dependencies.  An event would have to be made for it. */
+static bool is_at_once(const usm__command *c, usm_queue *q, size_t ndeps)
+{
+    return c->ops->at_once && c->is_in_place && !c->wants_event && ndeps + c->ndeps == 0 &&
+           c->uses[0].entry.end - c->uses[0].entry.begin <= AT_ONCE_MOST && usm__queue_is_idle(q) &&
+           !usm__observer_order_on();
+}
+
+/* It never had a place in its queue.  Those that would come after it slept meanwhile, as they do
+ * until a command has its place (enter.c). */
+static void do_at_once(usm__command *c)
+{
+    c->ops->at_once(c->work, c->ptrs);
+    usm__command_finish(c, USM_OK);
+    usm__grant_placed();
+}
+
+static usm_status launch_now(usm__command *c, usm_queue *q, const usm__locations_events *after,
+                             size_t ndeps, usm_event *const *deps, usm_event **ev)
+{
+    usm_status st = usm__command_launch(c, q, after, ndeps, deps);
+
+    if (st != USM_OK)
+        usm__command_unplace(c);
+    else if (ev && usm_event_retain(c->event) == USM_OK)
+        *ev = c->event;
+    return st;
+}
+
 static usm_status try_now(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
                           usm_event **ev)
 {
     usm__locations_events after = USM__EVENT_LIST_INIT;
     usm_status            st    = usm__command_place(c, q, false, &after);
 
-    if (st == USM_OK) {
-        st = usm__command_launch(c, q, &after, ndeps, deps);
-        if (st != USM_OK)
-            usm__command_unplace(c);
-        else if (ev && usm_event_retain(c->event) == USM_OK)
-            *ev = c->event;
-    }
+    if (st == USM_OK && is_at_once(c, q, ndeps))
+        do_at_once(c);
+    else if (st == USM_OK)
+        st = launch_now(c, q, &after, ndeps, deps, ev);
     usm__locations_events_fini(&after);
     if (st != USM_OK)
         stop_taking(c);

@@ -25,6 +25,9 @@ typedef struct usm__work_ops {
     /* Makes a copy that outlives the caller's memory; NULL with an error message. */
     void *(*keep)(const void *work);
     void (*drop)(void *kept);
+    /* Does the work on the calling thread, in host memory; NULL: only `submit` can.  Called for a
+     * few KiB that nothing has to be waited for. */
+    void (*at_once)(const void *work, void *const *ptrs);
 } usm__work_ops;
 
 /* One accessor of a command. */
@@ -43,7 +46,8 @@ typedef struct usm__use {
 /* command_state.c draws the transitions. */
 typedef enum usm__command_state {
     USM__COMMAND_NEW = 0,   /* in no order */
-    USM__COMMAND_TAKING,    /* in its orders; takes its memory and place in the queue at once */
+    USM__COMMAND_TAKING,    /* in its orders; takes its memory and place in the queue at once, or is
+                            done at once */
     USM__COMMAND_DEFERRING, /* in its orders; gets its place in the queue without memory      */
     /* deferred, in the line for memory (grant.c) */
     USM__COMMAND_BLOCKED, /* accesses before it have neither ended nor been launched       */

@@ -5,7 +5,7 @@
  *                         |                                |                       |    \
  *            +------------+-----------+                    |                       |   EXPECTED
  *            v                        v                    v                       v    /
- *          TAKING -- no memory --> DEFERRING -- failed --> WITHDRAWN             POSTED
+ *   DONE <- TAKING -- no memory --> DEFERRING -- failed --> WITHDRAWN             POSTED
  *            |                        | its place in the queue                     |
  *            |                        v                                            |
  *            |                     BLOCKED                                         |
@@ -24,7 +24,8 @@
  * TAKING, DEFERRING, POSTING and EXPECTED are the states in which it is "coming" (enter.c),
  * BLOCKED to REACHED those in which it is in the line (grant.c).  GRANTED may be reached from READY
  * and ARMED by the first in the line alone.  A command with an edge for a later one to wait for its
- * end is WATCHED at once.  POSTING to DONE: the thread that runs the task was faster than its
+ * end is WATCHED at once.  TAKING to DONE: its submitter does a small fill or copy itself
+ * (command.c).  POSTING to DONE: the thread that runs the task was faster than its
  * submitter.  POSTING to NEW: the queue did not take it, and it goes the usual way.
  *
  * All states change under the lock of track.c, but POSTED, which the hit path of tasks sets. */
@@ -34,7 +35,7 @@
 
 static const uint16_t allowed[] = {
     [USM__COMMAND_NEW]       = TO(TAKING) | TO(DEFERRING) | TO(POSTING) | TO(WITHDRAWN),
-    [USM__COMMAND_TAKING]    = TO(DEFERRING) | TO(LAUNCHED) | TO(WATCHED),
+    [USM__COMMAND_TAKING]    = TO(DEFERRING) | TO(LAUNCHED) | TO(WATCHED) | TO(DONE),
     [USM__COMMAND_DEFERRING] = TO(BLOCKED) | TO(WITHDRAWN),
     [USM__COMMAND_BLOCKED]   = TO(READY),
     [USM__COMMAND_READY]     = TO(ARMED) | TO(GRANTED),

@@ -11,7 +11,7 @@ void usm__track_order_init(usm__track_order *o)
 {
     usm_list_init(&o->active);
     usm_list_init(&o->covered);
-    o->ncommands = 0;
+    o->ncommands = o->nwrites = 0;
 }
 
 bool usm__track_order_conflict(const usm__track_order_entry *a, const usm__track_order_entry *b)
@@ -39,6 +39,8 @@ usm__track_order_entry *usm__track_order_next(usm__track_order *o, const usm__tr
 {
     usm__track_order_entry *found = NULL;
 
+    if (!(e->mode & USM_WRITE) && o->nwrites == 0)
+        return NULL; /* however many read */
     if (!prev || !prev->is_covered)
         found = next_in(&o->active, prev ? prev->link.next : o->active.next, e);
     if (!found && all)
@@ -58,7 +60,12 @@ static bool covers(const usm__track_order_entry *e, const usm__track_order_entry
     return e->lane != 0 && e->lane == old->lane && !(old->mode & USM_WRITE);
 }
 
-void usm__track_order_add(usm__track_order *o, usm__track_order_entry *e)
+static bool may_cover(const usm__track_order_entry *e)
+{
+    return !e->is_host && ((e->mode & USM_WRITE) || e->lane != 0);
+}
+
+static void cover(usm__track_order *o, const usm__track_order_entry *e)
 {
     USM_LIST_FOREACH_SAFE (it, next, &o->active) {
         usm__track_order_entry *old = entry_of(it);
@@ -69,9 +76,16 @@ void usm__track_order_add(usm__track_order *o, usm__track_order_entry *e)
         usm_list_append(&o->covered, it);
         old->is_covered = true;
     }
+}
+
+void usm__track_order_add(usm__track_order *o, usm__track_order_entry *e)
+{
+    if (may_cover(e))
+        cover(o, e);
     e->is_covered = false;
     usm_list_append(&o->active, &e->link);
     o->ncommands += !e->is_host;
+    o->nwrites += (e->mode & USM_WRITE) != 0;
 }
 
 static void uncover(usm__track_order *o, const usm__track_order_entry *e)
@@ -91,6 +105,7 @@ void usm__track_order_remove(usm__track_order *o, usm__track_order_entry *e, boo
 {
     usm_list_remove(&e->link);
     o->ncommands -= !e->is_host;
+    o->nwrites -= (e->mode & USM_WRITE) != 0;
     if (!is_clean && !e->is_host)
         uncover(o, e);
 }

@@ -36,6 +36,7 @@ typedef struct usm__track_order_entry {
 typedef struct usm__track_order {
     usm_list active, covered;
     size_t   ncommands; /* entries in both lists that are not the host's                       */
+    size_t   nwrites;   /* entries in both lists that write                                    */
 } usm__track_order;
 
 void usm__track_order_init(usm__track_order *o);

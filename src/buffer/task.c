@@ -99,7 +99,7 @@ static void task_drop(void *work)
     (void)work;
 }
 
-const usm__work_ops usm__command_task_ops = {task_submit, task_keep, task_drop};
+const usm__work_ops usm__command_task_ops = {task_submit, task_keep, task_drop, NULL};
 
 /* ---- tasks without an event -------------------------------------------------------------- */
 

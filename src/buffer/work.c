@@ -83,7 +83,7 @@ static void launch_drop(void *kept)
     usm__heap_free(kept);
 }
 
-static const usm__work_ops launch_ops = {launch_submit, launch_keep, launch_drop};
+static const usm__work_ops launch_ops = {launch_submit, launch_keep, launch_drop, NULL};
 
 usm_status usm__buffers_launch(usm_queue *q, const usm_launch *l, size_t ndeps,
                                usm_event *const *deps, usm_event **ev)
@@ -136,7 +136,14 @@ static void *fill_keep(const void *work)
     return kept;
 }
 
-static const usm__work_ops fill_ops = {fill_submit, fill_keep, usm__heap_free};
+static void fill_at_once(const void *work, void *const *ptrs)
+{
+    const fill_work *f = work;
+
+    usm__repeat_pattern(ptrs[0], f->pattern, f->pattern_size, f->size);
+}
+
+static const usm__work_ops fill_ops = {fill_submit, fill_keep, usm__heap_free, fill_at_once};
 
 /* The accessor of a side of a command that reads or writes all of its range; 0 stands for that
  * mode. */
@@ -191,7 +198,12 @@ static void *copy_keep(const void *work)
     return kept;
 }
 
-static const usm__work_ops copy_ops = {copy_submit, copy_keep, usm__heap_free};
+static void copy_at_once(const void *work, void *const *ptrs)
+{
+    memmove(ptrs[0], ptrs[1], *(const size_t *)work);
+}
+
+static const usm__work_ops copy_ops = {copy_submit, copy_keep, usm__heap_free, copy_at_once};
 
 usm_status usm_buffer_copy(usm_queue *q, const usm_accessor *dst, const usm_accessor *src,
                            size_t ndeps, usm_event *const *deps, usm_event **ev)

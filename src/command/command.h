@@ -57,6 +57,9 @@ usm_status usm__queue_hold(usm_queue *q, void *gate, size_t ndeps, usm_event *co
  *                          accessible memory */
 usm_status usm__pointer_host(const char *what, const void *p, size_t n);
 
+/* Fills host memory with whole patterns. */
+void usm__repeat_pattern(void *dst, const void *pattern, size_t pattern_size, size_t size);
+
 /* A marker that waits for its dependencies and for everything that must come before it.  In an
  * out-of-order queue, even without dependencies, it never waits for all earlier commands. */
 usm_status usm__marker(usm_queue *q, size_t ndeps, void *const *deps, void **ev);

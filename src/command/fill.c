@@ -99,6 +99,15 @@ static usm_status fill_by_driver(usm_queue *q, const fill_spec *f, size_t ndeps,
     return usm__submit_end(&s, st);
 }
 
+void usm__repeat_pattern(void *dst, const void *pattern, size_t pattern_size, size_t size)
+{
+    if (pattern_size == 1)
+        memset(dst, *(const unsigned char *)pattern, size);
+    else
+        for (size_t at = 0; at < size; at += pattern_size)
+            memcpy((char *)dst + at, pattern, pattern_size);
+}
+
 /* A fill of another context's memory: that context does it, in a task of this queue.  Of managed
  * memory, for a device that cannot reach it: the task does. */
 typedef struct far_fill {
@@ -119,14 +128,9 @@ static void far_free(void *user)
 
 static usm_status host_task(void *user)
 {
-    far_fill        *far = user;
-    const fill_spec *f   = &far->f;
+    far_fill *far = user;
 
-    if (f->pattern_size == 1)
-        memset(f->dst, far->pattern[0], f->size);
-    else
-        for (size_t at = 0; at < f->size; at += f->pattern_size)
-            memcpy(f->dst + at, far->pattern, f->pattern_size);
+    usm__repeat_pattern(far->f.dst, far->pattern, far->f.pattern_size, far->f.size);
     far_free(far);
     return USM_OK;
 }

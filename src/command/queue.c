@@ -317,7 +317,13 @@ static void note_ended(usm_queue *q, uint64_t n)
 {
     /* A marker of an earlier query may be looked at after a later wait. */
     if (!usm_load_relaxed(&q->is_shared) && n > usm_load_relaxed(&q->ended))
-        usm_store_relaxed(&q->ended, n);
+        usm_store_release(&q->ended, n);
+}
+
+bool usm__queue_is_idle(usm_queue *q)
+{
+    return usm_load_acquire(&q->submitted) == usm_load_acquire(&q->ended) &&
+           !usm_load_relaxed(&q->is_shared);
 }
 
 usm_status usm__queue_finish(usm_queue *q)

@@ -113,6 +113,9 @@ void usm__queues_end(usm_context *ctx);
  * kept behind the commands in flight, one at a time: repeat it.  The caller keeps q alive. */
 void usm__queue_poll_ended(usm_queue *q);
 
+/* Whether all commands submitted so far are known to have ended; what they did is then visible. */
+bool usm__queue_is_idle(usm_queue *q);
+
 /* Waits for all submitted commands; the caller keeps q alive. */
 usm_status usm__queue_finish(usm_queue *q);
 

@@ -727,6 +727,93 @@ static void fills_and_copies_check_their_ranges(void)
     end();
 }
 
+/* ---- small fills and copies -------------------------------------------------------- */
+
+static uint64_t submitted(void)
+{
+    return usm_load_acquire(&rig.q->submitted);
+}
+
+static void check_bytes(usm_buffer *b, size_t size, char want)
+{
+    usm_access a;
+
+    OK(usm_access_begin(b, 0, size, USM_READ, &a));
+    for (size_t i = 0; i < size; i++)
+        CHECK(((const char *)a.ptr)[i] == want);
+    usm_access_end(&a);
+}
+
+/* Nothing of them is left to wait for, and the queue has not heard of them; of a large one, and of
+ * one with an event, it has. */
+static void small_fills_and_copies_are_done_by_their_caller(void)
+{
+    enum { SMALL = 16 * KIB, LARGE = 64 * KIB };
+    usm_buffer  *b, *c;
+    usm_event   *ev = NULL;
+    usm_accessor to, from;
+
+    begin();
+    b    = buffer_of(LARGE);
+    c    = buffer_of(SMALL);
+    to   = (usm_accessor){b, 0, SMALL, USM_WRITE_NO_INIT};
+    from = (usm_accessor){b, 0, SMALL, USM_READ};
+    OK(usm_buffer_fill(rig.q, &to, "\7", 1, 0, NULL, NULL));
+    check_bytes(b, SMALL, 7);
+    to.buffer = c;
+    OK(usm_buffer_copy(rig.q, &to, &from, 0, NULL, NULL));
+    check_bytes(c, SMALL, 7);
+    CHECK_INT(submitted(), has_copies() ? 2 : 0);
+    OK(usm_buffer_fill(rig.q, &to, "\1\1\1", 2, 0, NULL, &ev));
+    OK(usm_event_wait(ev));
+    check_bytes(c, SMALL, 1);
+    CHECK_INT(submitted(), has_copies() ? 3 : 1);
+    OK(usm_queue_wait(rig.q));
+    to = (usm_accessor){b, 0, LARGE, USM_WRITE_NO_INIT};
+    OK(usm_buffer_fill(rig.q, &to, "\2", 1, 0, NULL, NULL));
+    check_bytes(b, LARGE, 2);
+    CHECK_INT(submitted(), has_copies() ? 4 : 2);
+    usm_event_release(ev);
+    usm_buffer_destroy(b);
+    usm_buffer_destroy(c);
+    end();
+}
+
+static usm_status wait_for_flag(void *flag)
+{
+    while (!atomic_load((atomic_bool *)flag))
+        sched_yield();
+    return USM_OK;
+}
+
+/* They come after what is before them in their queue, and after an open access of their bytes. */
+static void small_fills_keep_their_order(void)
+{
+    static atomic_bool may_go;
+    usm_buffer        *b;
+    usm_access         a;
+    usm_accessor       all;
+
+    begin();
+    atomic_store(&may_go, false);
+    b   = buffer_of(KIB);
+    all = (usm_accessor){b, 0, KIB, USM_WRITE_NO_INIT};
+    OK(usm_access_begin(b, 0, KIB, USM_WRITE_NO_INIT, &a));
+    memset(a.ptr, 1, KIB);
+    OK(usm_buffer_fill(rig.q2, &all, "\2", 1, 0, NULL, NULL));
+    CHECK_INT(*(char *)a.ptr, 1);
+    usm_access_end(&a);
+    check_bytes(b, KIB, 2);
+    OK(usm_host_task(rig.q, wait_for_flag, &may_go, 0, NULL, NULL));
+    OK(usm_buffer_fill(rig.q, &all, "\3", 1, 0, NULL, NULL));
+    REFUSED(usm_access_begin(b, 0, KIB, USM_READ | USM_NO_WAIT, &a), USM_E_AGAIN, "not complete");
+    atomic_store(&may_go, true);
+    check_bytes(b, KIB, 3);
+    OK(usm_queue_wait(rig.q));
+    usm_buffer_destroy(b);
+    end();
+}
+
 static void accessors_that_make_no_sense_are_refused(void)
 {
     usm_buffer  *b;
@@ -1153,6 +1240,8 @@ static const plain_case cases[] = {
     CASE(a_buffer_goes_back_to_the_hit_path),
     CASE(who_waits_for_the_user_keeps_nobody_from_other_bytes),
     CASE(fills_and_copies_check_their_ranges),
+    CASE(small_fills_and_copies_are_done_by_their_caller),
+    CASE(small_fills_keep_their_order),
     CASE(accessors_that_make_no_sense_are_refused),
     CASE(a_failed_command_is_told_once_to_who_reads),
     CASE(destroying_without_write_back_does_not_wait),
