@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Shared by the files behind the graph of commands: queue.c (commands, order, queues), team.c (the
- * workers), task.c (functions of the program).  No other file includes it. */
+ * workers), task.c (functions of the program).  No other file but its test includes it. */
 #ifndef USM_BACKENDS_HOST_GRAPH_H
 #define USM_BACKENDS_HOST_GRAPH_H
 
@@ -15,14 +15,14 @@ struct usm__host_queue {
     /* guarded by the graph's lock */
     usm_list           unfinished; /* by number, ascending */
     usm__host_command *predecessor;
-    usm__host_command
-                  *batch; /* the predecessor, if it is a batch of tasks that accepts more (task.c);
-                                 otherwise NULL */
-    uint64_t       last_number;
-    usm_status     failure; /* the first failure of a command without an event */
-    size_t         waiters;
-    uint64_t       awaited;  /* the lowest number that a waiter waits for             */
-    pthread_cond_t progress; /* signalled for waiters when that command has completed */
+    /* A batch of tasks that accepts more (task.c), or NULL; in an in-order queue it is the
+     * predecessor. */
+    usm__host_command *batch;
+    uint64_t           last_number;
+    usm_status         failure; /* the first failure of a command without an event */
+    size_t             waiters;
+    uint64_t           awaited;  /* the lowest number that a waiter waits for             */
+    pthread_cond_t     progress; /* signalled for waiters when that command has completed */
 
     atomic_size_t refs;
 };
@@ -75,15 +75,26 @@ typedef struct usm__host_step {
     usm_status          status; /* of the part */
     usm__host_note     *notes;
     usm__host_queue    *queue;
+    /* the part is a task of a loose batch */
+    usm_backend_task     task;
+    struct usm__host_fn *excess; /* an element that is not kept, to be freed */
 } usm__host_step;
 
 /* queue.c: does all but SPIN.  The lock is not held. */
 void usm__host_step_do(usm__host_step *s);
+/* task.c: runs the task of a step.  The lock is not held. */
+usm_status usm__host_batch_run(usm__host_step *s);
 
 /* --- the lock is held ------------------------------------------------------------------------ */
 
 /* queue.c: puts c, whose edges exist, behind its dependencies and its queue's predecessor. */
 void usm__host_enter_graph(usm__host_command *c, size_t ndeps, void *const *deps, bool has_event);
+/* queue.c: completes a loose batch that is closed and has no task left. */
+void usm__host_end_idle(usm__host_command *c);
+/* queue.c: c, which waits for nothing, has parts to be handed out again. */
+void usm__host_enter_ready(usm__host_command *c);
+/* task.c: takes the next task of a loose batch. */
+void usm__host_batch_take(usm__host_step *s);
 /* queue.c: records that the step is done; another one may follow from it, or NONE. */
 void usm__host_step_done(usm__host_step *s);
 /* queue.c: chooses the next part of the first command that is ready; pre: there is one. */

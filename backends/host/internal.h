@@ -86,7 +86,9 @@ struct usm__host_command {
                                     they have ended */
     bool          is_barrier;    /* later commands of its queue wait for it */
     bool          has_times;
-    bool          is_task; /* runs functions of the program, which may block */
+    bool          is_task;  /* runs functions of the program, which may block */
+    bool          is_loose; /* a batch of an out-of-order queue: each part is a task; `parts` grows,
+                               under the lock, while it is open */
     /* Called instead of `run` if a dependency failed; NULL: nothing needs to be done. */
     void (*drop)(usm__host_command *c);
     size_t size; /* of its memory                                                     */

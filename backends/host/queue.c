@@ -42,6 +42,7 @@
  *
  *   unmet(c) = edges that lead to c + (1 if c waits to be the head of its queue)
  *   c is in the ready list  <=>  unmet(c) = 0, submitted, and next_part < parts
+ *   (an open batch of an out-of-order queue may be idle: next_part = parts, running = 0)
  *   c is complete  <=>  result(c) != USM_E_NOT_READY;  then it is in no list, without successors
  *   a queue's list holds ascending numbers;  predecessor is in that list, or NULL
  *   references of c = 1 until it is complete + 1 for each event handle
@@ -101,8 +102,12 @@ void usm__host_graph_unlock(void)
 /* One of the commands that c waits for has ended. */
 static void meet(usm__host_command *c)
 {
-    if (--c->unmet > 0)
-        return;
+    if (--c->unmet == 0)
+        usm__host_enter_ready(c);
+}
+
+void usm__host_enter_ready(usm__host_command *c)
+{
     usm_list_append(&graph.ready, &c->ready_link);
     usm_store_relaxed(&graph.is_ready, true);
 }
@@ -133,6 +138,7 @@ static void enter_queue(usm__host_command *c, struct edge *e)
 {
     usm__host_queue *q = c->queue;
 
+    usm__host_batch_close(q);
     if (q->predecessor)
         link_after(q->predecessor, e, c, false);
     if (c->waits_for_all && !usm_list_is_empty(&q->unfinished))
@@ -141,7 +147,6 @@ static void enter_queue(usm__host_command *c, struct edge *e)
         c->waits_for_all = false;
     if (q->in_order || c->is_barrier)
         q->predecessor = c;
-    usm__host_batch_close(q);
     c->number = ++q->last_number;
     usm_list_append(&q->unfinished, &c->queue_link);
     usm_ref_take(&q->refs);
@@ -228,6 +233,13 @@ static void leave_ready(usm__host_command *c)
     usm_store_relaxed(&graph.is_ready, !usm_list_is_empty(&graph.ready));
 }
 
+/* A loose batch that grows as fast as it is run must not keep others from the workers. */
+static void let_others_by(usm__host_command *c)
+{
+    usm_list_remove(&c->ready_link);
+    usm_list_append(&graph.ready, &c->ready_link);
+}
+
 void usm__host_step_take_part(usm__host_step *s)
 {
     usm__host_command *c = usm_container_of(graph.ready.next, usm__host_command, ready_link);
@@ -238,35 +250,66 @@ void usm__host_step_take_part(usm__host_step *s)
     c->running++;
     graph.taken++;
     graph.in_tasks += c->is_task;
+    if (c->is_loose)
+        usm__host_batch_take(s);
     if (c->next_part == c->parts)
         leave_ready(c);
+    else if (c->is_loose)
+        let_others_by(c);
     if (s->part == 0 && c->has_times)
         c->times.start_ns = usm_clock_ns(CLOCK_MONOTONIC);
     usm__host_call_for_help();
 }
 
-static usm_status run_part(usm__host_command *c, size_t part)
+static usm_status run_part(usm__host_step *s)
 {
+    usm__host_command *c = s->command;
+
+    if (c->is_loose)
+        return usm__host_batch_run(s);
     if (c->dependency_failed) {
         if (c->drop)
             c->drop(c);
         return USM_E_DEPENDENCY;
     }
-    return c->run ? c->run(c, part) : USM_OK;
+    return c->run ? c->run(c, s->part) : USM_OK;
+}
+
+static void count_task_ended(void)
+{
+    if (--graph.tasks == 0)
+        pthread_cond_broadcast(&graph.quiescent);
 }
 
 /* The lock is held.  True if that was the last part: the command is over.  A failure cancels the
- * parts that were not handed out. */
+ * parts that were not handed out, but not the tasks of a batch. */
 static bool give_part_back(usm__host_command *c, usm_status status)
 {
     c->running--;
     graph.in_tasks -= c->is_task;
     if (status && !c->failure) {
-        c->failure   = status;
-        c->next_part = c->parts;
-        leave_ready(c);
+        c->failure = status;
+        if (!c->is_loose) {
+            c->next_part = c->parts;
+            leave_ready(c);
+        }
     }
-    return c->running == 0 && c->next_part == c->parts;
+    if (c->running > 0 || c->next_part < c->parts)
+        return false;
+    if (c != c->queue->batch)
+        return true;
+    if (c->is_loose)
+        count_task_ended(); /* idle: open, and without tasks */
+    return !c->is_loose;
+}
+
+void usm__host_end_idle(usm__host_command *c)
+{
+    usm__host_queue *q = c->queue;
+
+    (void)complete(c, c->failure); /* no one waits for it by name */
+    usm__host_command_release(c);
+    (void)usm_ref_drop(&q->refs); /* not the last one: the caller has the queue */
 }
 
 /* The lock is held.  The command is complete, and its callbacks have been called. */
@@ -275,8 +318,8 @@ static void retire(usm__host_step *s)
     usm__host_command *c = s->command;
 
     s->queue = c->queue;
-    if (c->is_task && --graph.tasks == 0)
-        pthread_cond_broadcast(&graph.quiescent);
+    if (c->is_task)
+        count_task_ended();
     usm__host_command_release(c); /* not a user event: takes no lock but that of the reuse list */
     s->kind = usm_ref_drop(&s->queue->refs) ? USM__HOST_STEP_QUEUE : USM__HOST_STEP_NONE;
 }
@@ -310,7 +353,7 @@ void usm__host_step_done(usm__host_step *s)
 void usm__host_step_do(usm__host_step *s)
 {
     if (s->kind == USM__HOST_STEP_PART)
-        s->status = run_part(s->command, s->part);
+        s->status = run_part(s);
     else if (s->kind == USM__HOST_STEP_NOTES)
         notify_all(s->notes, s->command->failure);
     else
@@ -506,9 +549,14 @@ usm_status usm__host_queue_create(void *ctx, void *dev, uint32_t flags, void **o
     return USM_OK;
 }
 
-void usm__host_queue_destroy(void *q)
+void usm__host_queue_destroy(void *queue)
 {
-    if (usm_ref_drop(&((usm__host_queue *)q)->refs))
+    usm__host_queue *q = queue;
+
+    usm__host_graph_lock();
+    usm__host_batch_close(q); /* an idle one would keep the queue */
+    usm__host_graph_unlock();
+    if (usm_ref_drop(&q->refs))
         free_queue(q);
 }
 

@@ -13,7 +13,12 @@
  * behind the batch closes it, and so does a thread that waits for the queue: later tasks are not
  * part of it.  Commands and waiters thus see the same order as if each task were a command.
  *
- * All other tasks (with dependencies or an event, in out-of-order queues) are commands.
+ * In an out-of-order queue the tasks of a batch may run side by side, and block for each other.  So
+ * each is a part of the command, which the workers take one by one, as those of a launch ("loose").
+ * While it is open and all its tasks have ended it is idle: no worker has it, and it is complete
+ * when it is closed.
+ *
+ * All other tasks (with dependencies or an event) are commands.
  *
  * The elements of the lists come from a reuse list, to which the elements of finished tasks return.
  * Called by the core, through the table in host.c, and by queue.c. */
@@ -64,6 +69,13 @@ static void chain_join(usm__host_chain *c, usm__host_chain *more)
     c->first = more->first;
     c->n += more->n;
     *more = (usm__host_chain){NULL, NULL, 0};
+}
+
+static void chain_push(usm__host_chain *c, struct usm__host_fn *t)
+{
+    usm__host_chain one = {t, t, 1};
+
+    chain_join(c, &one);
 }
 
 static struct usm__host_fn *chain_pop(usm__host_chain *c)
@@ -216,6 +228,26 @@ static usm_status run_batch(usm__host_command *c, size_t part)
     return failure;
 }
 
+void usm__host_batch_take(usm__host_step *s)
+{
+    struct batch        *b = s->command->payload;
+    struct usm__host_fn *t = chain_pop(&b->waiting);
+
+    s->task   = t->body;
+    s->excess = NULL;
+    if (graph.unused_tasks.n < KEPT)
+        chain_push(&graph.unused_tasks, t);
+    else
+        s->excess = t;
+}
+
+usm_status usm__host_batch_run(usm__host_step *s)
+{
+    if (s->excess)
+        usm__host_lib->heap_free(s->excess);
+    return run_body(s->command, &s->task);
+}
+
 static usm_status run_task(usm__host_command *c, size_t part)
 {
     (void)part;
@@ -232,16 +264,26 @@ static void drop_task(usm__host_command *c)
 
 /* --- submitting ------------------------------------------------------------------------------ */
 
+/* The lock is held: all tasks of a loose batch have ended. */
+static bool is_drained(const usm__host_command *c)
+{
+    return c->running == 0 && c->next_part == c->parts;
+}
+
 void usm__host_batch_close(usm__host_queue *q)
 {
-    struct batch *t;
+    struct batch      *t;
+    usm__host_command *c;
 
     if (!q->batch)
         return;
     t = q->batch->payload;
     usm_store_relaxed(&t->is_closed, true);
+    c        = q->batch;
     q->batch = NULL;
     (void)usm_add_relaxed(&t->news, 1u);
+    if (c->is_loose && is_drained(c))
+        usm__host_end_idle(c);
 }
 
 static usm_status submit_command(usm__host_queue *q, const usm_backend_task *task, size_t ndeps,
@@ -261,10 +303,18 @@ static usm_status submit_command(usm__host_queue *q, const usm_backend_task *tas
 /* The lock is held, and the queue has a batch. */
 static void board(usm__host_queue *q, struct usm__host_fn *t)
 {
-    struct batch *batch = q->batch->payload;
+    usm__host_command *c     = q->batch;
+    struct batch      *batch = c->payload;
 
     chain_add(&batch->waiting, t);
-    (void)usm_add_relaxed(&batch->news, 1u);
+    if (!c->is_loose) {
+        (void)usm_add_relaxed(&batch->news, 1u);
+        return;
+    }
+    graph.tasks += is_drained(c);
+    if (c->next_part == c->parts++ && c->unmet == 0)
+        usm__host_enter_ready(c);
+    usm__host_call_for_help();
 }
 
 /* Takes ownership of t. */
@@ -277,17 +327,19 @@ static usm_status start_batch(usm__host_queue *q, struct usm__host_fn *t)
         usm__host_lib->heap_free(t);
         return USM_E_NO_MEMORY;
     }
-    c->run     = run_batch;
-    c->is_task = true;
+    c->run      = run_batch;
+    c->is_task  = true;
+    c->is_loose = !q->in_order;
     usm__host_graph_lock();
     error = usm__host_have_worker();
-    if (!error && !q->batch) { /* no other thread was faster */
+    if (!error && q->batch) { /* another thread was faster */
+        board(q, t);
+    } else if (!error) {
+        chain_add(&((struct batch *)c->payload)->waiting, t);
         usm__host_enter_graph(c, 0, NULL, false);
         q->batch = c;
         c        = NULL;
     }
-    if (!error)
-        board(q, t);
     usm__host_graph_unlock();
     if (c)
         usm__host_command_release(c);
@@ -304,7 +356,7 @@ usm_status usm__host_task(void *queue, const usm_backend_task *task, size_t ndep
     struct usm__host_fn *t;
     bool                 is_aboard;
 
-    if (ndeps > 0 || ev || !q->in_order)
+    if (ndeps > 0 || ev)
         return submit_command(q, task, ndeps, deps, ev);
     usm__host_graph_lock();
     t         = chain_pop(&graph.unused_tasks);

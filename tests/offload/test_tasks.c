@@ -7,6 +7,7 @@
 #include "plain.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -211,6 +212,118 @@ static void tasks_that_wait_for_each_other_all_get_a_thread(void)
         must(usm_queue_wait(q[i]));
         usm_queue_destroy(q[i]);
     }
+    close_all();
+}
+
+/* --- without an order ------------------------------------------------------------------------ */
+
+static void so_do_those_of_one_queue_without_an_order(void)
+{
+    open_all();
+    atomic_store(&arrived, 0);
+    for (int i = 0; t.free_order && i < BLOCKING; i++)
+        must(usm_host_task(t.free_order, meet_all, NULL, 0, NULL, NULL));
+    if (t.free_order)
+        must(usm_queue_wait(t.free_order));
+    close_all();
+}
+
+static atomic_uint counted;
+
+static usm_status count_one(void *user)
+{
+    (void)user;
+    atomic_fetch_add(&counted, 1);
+    return USM_OK;
+}
+
+static usm_status fail_unless(void *is_open)
+{
+    return atomic_load((atomic_bool *)is_open) ? USM_OK : USM_E_INVALID;
+}
+
+/* The first task may run at once, the second not before the gate opens; what the other queue's task
+ * shows is that a worker had the time to run it. */
+static void tasks_without_an_order_keep_to_barriers(void)
+{
+    atomic_bool is_open;
+
+    open_all();
+    for (int i = 0; t.free_order && i < 100; i++) {
+        usm_event *gate = NULL;
+
+        atomic_store(&is_open, false);
+        must(usm_event_create(t.ctx, &gate));
+        must(usm_host_task(t.free_order, count_one, NULL, 0, NULL, NULL));
+        must(usm_queue_barrier(t.free_order, 1, &gate, NULL));
+        must(usm_host_task(t.free_order, fail_unless, &is_open, 0, NULL, NULL));
+        must(usm_host_task(t.q, count_one, NULL, 0, NULL, NULL));
+        must(usm_queue_wait(t.q));
+        atomic_store(&is_open, true);
+        must(usm_event_signal(gate, USM_OK));
+        must(usm_queue_wait(t.free_order));
+        usm_event_release(gate);
+    }
+    close_all();
+}
+
+static void a_task_without_an_order_that_fails_stops_no_other(void)
+{
+    usm_event *gate = NULL;
+
+    open_all();
+    atomic_store(&counted, 0);
+    if (t.free_order) {
+        must(usm_event_create(t.ctx, &gate));
+        must(usm_queue_barrier(t.free_order, 1, &gate, NULL));
+        must(usm_host_task(t.free_order, fail_with, (void *)(intptr_t)USM_E_IO, 0, NULL, NULL));
+        for (unsigned k = 0; k < 20; k++)
+            must(usm_host_task(t.free_order, count_one, NULL, 0, NULL, NULL));
+        must(usm_event_signal(gate, USM_OK));
+        CHECK(usm_queue_wait(t.free_order) < 0);
+        must(usm_queue_wait(t.free_order)); /* told once */
+        CHECK_INT(atomic_load(&counted), 20);
+        usm_event_release(gate);
+    }
+    close_all();
+}
+
+enum { FEEDS = 200000 };
+
+static atomic_bool is_fed;
+static atomic_int  feeds;
+
+static usm_status end_feeding(void *user)
+{
+    (void)user;
+    atomic_store(&is_fed, true);
+    return USM_OK;
+}
+
+static usm_status feed(void *user)
+{
+    int n = atomic_fetch_add(&feeds, 1);
+
+    if (n == 100)
+        must(usm_host_task(t.q, end_feeding, NULL, 0, NULL, NULL));
+    if (atomic_load(&is_fed))
+        return USM_OK;
+    return n < FEEDS ? usm_host_task(t.free_order, feed, user, 0, NULL, NULL) : USM_E_AGAIN;
+}
+
+/* Tasks that are always followed by more of them leave workers to other queues. */
+static void tasks_without_an_order_starve_no_other_queue(void)
+{
+    open_all();
+    atomic_store(&is_fed, false);
+    atomic_store(&feeds, 0);
+    for (int i = 0; t.free_order && i < 4 * THREADS; i++)
+        must(usm_host_task(t.free_order, feed, NULL, 0, NULL, NULL));
+    while (t.free_order && !atomic_load(&is_fed) && atomic_load(&feeds) < FEEDS)
+        (void)sched_yield();
+    if (t.free_order)
+        must(usm_queue_wait(t.free_order));
+    must(usm_queue_wait(t.q));
     close_all();
 }
 
@@ -558,6 +671,10 @@ static const plain_case cases[] = {CASE(tasks_of_an_in_order_queue_run_one_after
                                    CASE(a_failing_task_is_told_to_who_asks),
                                    CASE(not_ready_and_successes_are_results_like_others),
                                    CASE(tasks_that_wait_for_each_other_all_get_a_thread),
+                                   CASE(so_do_those_of_one_queue_without_an_order),
+                                   CASE(tasks_without_an_order_keep_to_barriers),
+                                   CASE(a_task_without_an_order_that_fails_stops_no_other),
+                                   CASE(tasks_without_an_order_starve_no_other_queue),
                                    CASE(queues_may_go_while_their_tasks_wait),
                                    CASE(tasks_over_buffers_give_the_results_of_serial_execution),
                                    CASE(so_do_those_of_one_queue_alone),

@@ -3,6 +3,8 @@
  * events, what happens to those behind a failure, what may end early. */
 #include "host_fixture.h"
 
+#include "backends/host/graph.h"
+
 typedef struct queue_waiter {
     pthread_t  thread;
     atomic_int tid, status;
@@ -533,6 +535,42 @@ static void a_queue_may_go_before_its_commands(void)
     CHECK_INT(late, 1);
 }
 
+static usm_status count_one(void *count)
+{
+    atomic_fetch_add((atomic_int *)count, 1);
+    return USM_OK;
+}
+
+/* What exit() waits for. */
+static size_t unfinished_tasks(void)
+{
+    size_t n;
+
+    usm__host_graph_lock();
+    n = usm__host_the_graph.tasks;
+    usm__host_graph_unlock();
+    return n;
+}
+
+/* Their batch stays open and idle: exit() does not wait for it, more may follow, and the queue may
+ * go. */
+static void tasks_without_an_order_leave_nothing_behind(void)
+{
+    atomic_int       ran  = 0;
+    usm_backend_task task = {count_one, NULL, &ran};
+
+    begin_with(false, USM_QUEUE_OUT_OF_ORDER);
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 100; k++)
+            CHECK_INT(be->task(queue, &task, 0, NULL, NULL), USM_OK);
+        for (int ms = 0; ms < 20000 && unfinished_tasks() > 0; ms++)
+            module_sleep_ms(1);
+        CHECK_INT(unfinished_tasks(), 0);
+        CHECK_INT(atomic_load(&ran), 100 * (i + 1));
+    }
+    end(); /* the queue, and the workers with it */
+}
+
 static void workers_end_with_the_last_context_and_come_again(void)
 {
     module_start();
@@ -698,6 +736,7 @@ static const plain_case cases[] = {
     CASE(a_user_event_that_nobody_can_signal_fails_its_dependents),
     CASE(without_a_thread_a_command_is_refused_whole),
     CASE(a_queue_may_go_before_its_commands),
+    CASE(tasks_without_an_order_leave_nothing_behind),
     CASE(workers_end_with_the_last_context_and_come_again),
 #if !PLAIN_SANITIZED
     CASE(a_child_has_workers_of_its_own),
