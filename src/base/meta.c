@@ -34,7 +34,7 @@ static size_t link_offset(const usm__meta_type *type)
     return (type->keep + sizeof(void *) - 1) & ~(sizeof(void *) - 1);
 }
 
-static size_t slot_size(const usm__meta_type *type)
+size_t usm__meta_slot_size(const usm__meta_type *type)
 {
     size_t least = usm_max_size(type->size, link_offset(type) + sizeof(void *));
 
@@ -84,7 +84,7 @@ static void push_free(usm__meta_type *type, void *slot)
 
 static void *cut_fresh(usm__meta_type *type)
 {
-    size_t slot = slot_size(type);
+    size_t slot = usm__meta_slot_size(type);
     size_t size = usm_max_size(CHUNK_SIZE, slot);
     char  *p;
 
@@ -109,7 +109,7 @@ void *usm__meta_alloc(usm__meta_type *type)
     usm__mutex_lock(&type->lock);
     slot = pop_free(type);
     if (slot != NULL)
-        memset((char *)slot + type->keep, 0, slot_size(type) - type->keep);
+        memset((char *)slot + type->keep, 0, usm__meta_slot_size(type) - type->keep);
     else
         slot = cut_fresh(type); /* a fresh slot is zero */
     type->live += slot != NULL;

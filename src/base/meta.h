@@ -35,7 +35,8 @@ typedef struct usm__meta_type {
             0, 0                                                                                   \
     }
 
-void *usm__meta_alloc(usm__meta_type *type); /* NULL if memory is exhausted */
-void  usm__meta_free(usm__meta_type *type, void *p);
+void  *usm__meta_alloc(usm__meta_type *type); /* NULL if memory is exhausted */
+void   usm__meta_free(usm__meta_type *type, void *p);
+size_t usm__meta_slot_size(const usm__meta_type *type); /* bytes that an object takes */
 
 #endif

@@ -58,10 +58,11 @@ void usm__buffer_unref(usm_buffer *b)
 
     if (!usm_ref_drop(&b->refs))
         return;
-    usm__track_free(usm__track_of(b)); /* before the blocks that copies may have pinned */
+    usm__track_free(b); /* before the blocks that copies may have pinned */
     usm__buffer_unkeep_all(b);
     free_memory(b);
     usm__heap_free(b->name);
+    usm__spill_drop_record(b->spill, usm__meta_slot_size(&buffer_type));
     usm__meta_free(&buffer_type, b);
     usm__context_unuse(ctx);
 }
@@ -117,8 +118,10 @@ void usm_buffer_destroy(usm_buffer *buf)
     }
     if (!usm__handle_kill(buf, USM__MAGIC_BUFFER))
         return;
-    if (buf != root)
+    if (buf != root) {
         usm__meta_free(&buffer_type, buf);
+        usm__spill_drop_record(root->spill, usm__meta_slot_size(&buffer_type));
+    }
     drop_owner(root);
 }
 
@@ -164,6 +167,7 @@ static usm_status make(usm_context *ctx, const usm__space_params *params, usm_bu
     usm_store_relaxed(&b->owners, 1u);
     usm_store_relaxed(&b->refs, 1u);
     usm__context_use(ctx);
+    usm__spill_add_record(b->spill, usm__meta_slot_size(&buffer_type));
     *out = b;
     return USM_OK;
 
@@ -383,6 +387,7 @@ usm_status usm_buffer_create_sub(usm_buffer *parent, size_t offset, size_t size,
     b->ptr             = parent->ptr + offset;
     b->size            = size;
     usm_ref_take(&parent->owners);
+    usm__spill_add_record(parent->spill, usm__meta_slot_size(&buffer_type));
     publish(b, sub);
     return USM_OK;
 }

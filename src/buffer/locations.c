@@ -65,6 +65,7 @@ usm_status usm__locations_create(usm__space *space, size_t base, size_t size, bo
     usm_list_init(&p->copies);
     if (host_valid)
         usm__valid_add(&p->host.valid, 0, size);
+    usm__spill_add_record(space->spill, sizeof *p);
     *out = p;
     return USM_OK;
 }
@@ -88,6 +89,7 @@ void usm__locations_destroy(usm__locations *p)
         usm__extent_retire(usm_container_of(it, usm__extent, link));
     usm__extents_unlock();
     usm__valid_fini(&p->host.valid);
+    usm__spill_drop_record(p->space->spill, sizeof *p);
     usm__heap_free(p);
 }
 

@@ -124,11 +124,14 @@ usm__track *usm__track_get(usm_buffer *root)
     usm__track_order_init(&t->order);
     usm__mutex_init(&t->lock, USM__RANK_BUFFER, "buffer");
     usm_store_release(&root->track, t);
+    usm__spill_add_record(root->spill, sizeof *t);
     return t;
 }
 
-void usm__track_free(usm__track *t)
+void usm__track_free(usm_buffer *root)
 {
+    usm__track *t = usm__track_of(root);
+
     if (!t)
         return;
     if (usm_load_acquire(&t->locations))
@@ -136,6 +139,7 @@ void usm__track_free(usm__track *t)
     usm__mutex_fini(&t->lock);
     usm__heap_free(t->spare);
     usm__heap_free(t);
+    usm__spill_drop_record(root->spill, sizeof *t);
 }
 
 static void adopt(usm_buffer *root, usm__track *t, usm__access_entry *h, const usm__slot_seen *seen)

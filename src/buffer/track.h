@@ -100,7 +100,7 @@ static inline usm__track *usm__track_of(usm_buffer *root)
 {
     return usm_load_acquire(&root->track);
 }
-void usm__track_free(usm__track *t); /* pre: it has no entries; no lock held */
+void usm__track_free(usm_buffer *root); /* pre: it has no entries; no lock held */
 
 /* Closes the hit path; the accesses that are open through it enter the order.  USM_E_NO_MEMORY */
 usm_status usm__track_start(usm_buffer *root);

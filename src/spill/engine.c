@@ -11,6 +11,7 @@
  *     readahead.c      hints and readahead
  *     space.c      ranges, advice, discarding
  *     segment.c    small buffers
+ *     records.c    what records take of the limit
  *     report.c     statistics, which buffers hold memory
  *     commit.c     backing stores
  *     transfer.c   runs of sectors
@@ -53,8 +54,9 @@
  * Invariants (s->lock held):
  *   - a block is RESIDENT, PARTIAL, LOADING or LEAVING  <=>  its frame is not NO_FRAME, and that
  *     frame names this space and block
- *   - frames in use + free = frames that have memory = bytes charged to the memory accounting /
- *     block_size
+ *   - frames in use + free = frames that have memory
+ *   - frames that have memory + record_frames = bytes charged to the memory accounting / block_size
+ *     <= all frames
  *   - a block that is neither dirty nor must_store has its content where `content` says
  *
  * Called by src/buffer, which sees spill/engine.h. */
@@ -191,13 +193,20 @@ static usm_status create(usm_context *owner, uint64_t limit, size_t usual, usm__
     return USM_OK;
 }
 
+/* Bytes that are charged to the memory accounting. */
+static size_t charged(const usm__spill *s)
+{
+    return (size_t)(s->nfree + s->resident + s->record_frames) << s->shift;
+}
+
 /* pre: there are no spaces except those of small buffers, which hold none; nothing is under way. */
 static void destroy(usm__spill *s)
 {
     usm__segments_fini(s);
     while (!usm_list_is_empty(&s->announced))
         usm__heap_free(usm_container_of(usm_list_pop(&s->announced), usm__announced, link));
-    usm__quota_sub_host(s->owner, (size_t)(s->nfree + s->resident) << s->shift);
+    usm_assert(usm_load_relaxed(&s->records) == 0);
+    usm__quota_sub_host(s->owner, charged(s));
     free_parts(s);
     usm__mutex_fini(&s->lock);
     usm__heap_free(s);
@@ -387,7 +396,7 @@ void usm__deferred_do(usm__spill *s, usm__deferred *d)
 /* The child has no frames (frames.c): no block may be marked resident or used there. */
 static void make_absent(usm__spill *s)
 {
-    usm__quota_sub_host(s->owner, (size_t)(s->nfree + s->resident) << s->shift);
+    usm__quota_sub_host(s->owner, charged(s));
     for (uint32_t i = 0; i < s->grown; i++)
         if (s->frame[i].space)
             usm_store_relaxed(&s->frame[i].space->words[s->frame[i].block], USM__BLOCK_ABSENT);

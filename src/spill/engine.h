@@ -209,6 +209,10 @@ usm_status usm__space_commit(usm__space *space);
  * `keep` bytes of frames, it returns up to `bytes` of them to the system and to the memory
  * accounting; returns how many. */
 size_t usm__spill_give_back(usm__spill *spill, size_t bytes, size_t keep);
+/* The caller has made a record of that many bytes beside the buffers' own, or frees it: it counts
+ * against the limit (records.c).  No lock of the engine is held in the second. */
+void usm__spill_add_record(usm__spill *spill, size_t bytes);
+void usm__spill_drop_record(usm__spill *spill, size_t bytes);
 /* Counts an eviction of device memory: see src/buffer/locations.h. */
 void                  usm__spill_count_device_eviction(usm__spill *spill);
 extern const usm_part usm__spill_part;

@@ -93,22 +93,76 @@ static uint32_t take_free(usm__spill *s)
     return frame;
 }
 
-/* Takes a frame that has no memory yet, if the memory accounting allows it. */
-static uint32_t grow(usm__spill *s)
+/* A frame that has no memory yet; pre: there is one, and it is charged. */
+static uint32_t fill_empty(usm__spill *s)
 {
     uint32_t frame = s->empty_head;
 
-    if (frame == USM__NO_FRAME && s->grown == s->frames.count)
-        return USM__NO_FRAME;
-    if (usm__quota_add_host(s->owner, s->block_size) != USM_OK)
-        return USM__NO_FRAME;
     if (frame != USM__NO_FRAME)
         s->empty_head = s->frame[frame].next;
     else
         usm__frames_touch(&s->frames, frame = s->grown++);
     usm__frame_become(&s->frame[frame], USM__FRAME_ZERO);
     s->resident++;
+    if (s->peak < s->nfree + s->resident)
+        s->peak = (uint32_t)(s->nfree + s->resident);
     return frame;
+}
+
+/* Returns the memory of a frame that the caller has taken to the system; it stays charged. */
+static void empty(usm__spill *s, uint32_t frame)
+{
+    usm__frames_drop(&s->frames, frame);
+    s->resident--;
+    s->frame[frame].next = s->empty_head;
+    s->empty_head        = frame;
+    usm__frame_become(&s->frame[frame], USM__FRAME_EMPTY);
+}
+
+/* Charges one more frame, if there is one and the memory accounting allows it. */
+static bool charge(usm__spill *s)
+{
+    return s->nfree + s->resident + s->record_frames < s->frames.count &&
+           usm__quota_add_host(s->owner, s->block_size) == USM_OK;
+}
+
+static uint32_t grow(usm__spill *s)
+{
+    return charge(s) ? fill_empty(s) : USM__NO_FRAME;
+}
+
+/* Those that never had memory, and will not get any for now: a neighbour's huge page may have given
+ * them some. */
+static void empty_rest(usm__spill *s)
+{
+    while (s->grown < s->nfree + s->resident + s->record_frames) {
+        uint32_t frame = s->grown++;
+
+        usm__frames_drop(&s->frames, frame);
+        s->frame[frame].next = s->empty_head;
+        s->empty_head        = frame;
+    }
+}
+
+/* Records are paid for before anything else gets a frame: by one that is free, or by what the
+ * memory accounting has left. */
+static void pay_records(usm__spill *s)
+{
+    uint32_t need = s->no_growth ? 0 : usm__records_frames(s);
+
+    for (; s->record_frames < need && (s->nfree || charge(s)); s->record_frames++)
+        if (s->nfree)
+            empty(s, take_free(s));
+    empty_rest(s);
+}
+
+/* Takes a frame that pays for records, because there is no other. */
+static uint32_t borrow_from_records(usm__spill *s)
+{
+    if (s->record_frames == 0)
+        return USM__NO_FRAME;
+    s->record_frames--;
+    return fill_empty(s);
 }
 
 /* Returns the memory of one frame; a status if there is none. */
@@ -119,18 +173,14 @@ static usm_status give_one(usm__spill *s, usm__frame_want *want, usm__deferred *
 
     if (frame == USM__NO_FRAME)
         return status;
-    usm__frames_drop(&s->frames, frame);
+    empty(s, frame);
     usm__quota_sub_host(s->owner, s->block_size);
-    s->resident--;
-    s->frame[frame].next = s->empty_head;
-    s->empty_head        = frame;
-    usm__frame_become(&s->frame[frame], USM__FRAME_EMPTY);
     return USM_OK;
 }
 
 size_t usm__spill_give_back(usm__spill *s, size_t bytes, size_t keep)
 {
-    usm__frame_want want   = {.may_wait = true};
+    usm__frame_want want   = {.may_wait = true, .is_for_others = true};
     usm__deferred   d      = {.frame = NULL};
     usm_status      status = USM_OK;
     size_t          given  = 0;
@@ -335,9 +385,18 @@ uint32_t usm__frame_take_spare(usm__spill *s)
     return frame;
 }
 
+/* No frame can be had otherwise, because of `status`. */
+static uint32_t take_kept(usm__spill *s, const usm__frame_want *w, usm_status status)
+{
+    uint32_t frame = w->is_for_others ? USM__NO_FRAME : borrow_from_records(s);
+
+    return frame == USM__NO_FRAME && status == USM_E_AGAIN ? usm__frame_take_spare(s) : frame;
+}
+
 /* A frame that has no block; the first such frame becomes the spare. */
 static uint32_t take_unused(usm__spill *s)
 {
+    pay_records(s);
     for (;;) {
         uint32_t frame = s->nfree ? take_free(s) : s->no_growth ? USM__NO_FRAME : grow(s);
         uint32_t kept  = keep_spare(s, frame);
@@ -357,8 +416,8 @@ uint32_t usm__frame_get(usm__spill *s, usm__frame_want *w, usm_status *status, u
     }
     if (frame == USM__NO_FRAME) {
         *status = step(s, w, d);
-        if (*status == USM_E_AGAIN && w->may_wait) /* all are pinned: better used than kept */
-            frame = usm__frame_take_spare(s);
+        if (*status != USM__DEFERRED && w->may_wait) /* better used than kept */
+            frame = take_kept(s, w, *status);
     }
     w->has_begun = frame == USM__NO_FRAME && *status == USM__DEFERRED;
     return frame;

@@ -3,7 +3,12 @@
  *
  * The hole that a moved frame leaves in the arena is replaced by a fresh mapping, not only
  * protected: a mapping that held pages never merges with its neighbours again, and the process may
- * have 65,530. */
+ * have 65,530.
+ *
+ * Huge pages.  The first touch of 2 MiB of the arena gives them a huge page: fewer, longer pieces for
+ * the disk's controller.  Where several frames share one, it may be the only one: from then on some
+ * of them are in spaces, and the kernel (khugepaged) would fill the holes that they leave, with
+ * memory that nobody charges and nobody uses. */
 #include "spill/frames.h"
 
 #include "base/os.h"
@@ -78,8 +83,8 @@ usm_status usm__frames_init(usm__frames *f, uint32_t count, size_t frame_size)
         return usm__fail(USM_E_NO_MEMORY, "no %zu bytes of addresses for the frames of buffers",
                          size);
     }
-    (void)madvise(f->base, size,
-                  MADV_HUGEPAGE); /* fewer, longer pieces for the disk's controller */
+    if (frame_size >= HUGE_PAGE)
+        (void)madvise(f->base, size, MADV_HUGEPAGE);
     /* A child would share pages that transfers write into: one of the two would not see the
      * bytes. */
     (void)madvise(f->base, size, MADV_DONTFORK);
@@ -101,10 +106,15 @@ void usm__frames_fini(usm__frames *f)
 
 void usm__frames_touch(const usm__frames *f, uint32_t frame)
 {
-    size_t at = (size_t)frame * f->frame_size;
+    size_t at   = (size_t)frame * f->frame_size;
+    char  *page = f->base + at;
 
-    if (f->fd < 0 && at % HUGE_PAGE == 0 && at + HUGE_PAGE <= f->size)
-        *(volatile char *)(f->base + at) = 0;
+    if (f->fd >= 0 || at % HUGE_PAGE != 0 || at + HUGE_PAGE > f->size)
+        return;
+    (void)madvise(page, HUGE_PAGE, MADV_HUGEPAGE);
+    *(volatile char *)page = 0;
+    if (f->frame_size < HUGE_PAGE)
+        (void)madvise(page, HUGE_PAGE, MADV_NOHUGEPAGE);
 }
 
 char *usm__frames_reserve(size_t size)

@@ -136,7 +136,8 @@ struct usm__space_more {
     usm_list         link;  /* in spill->spaces */
     usm__block      *blocks;
     usm__home       *home;
-    const usm__view *view; /* NULL: none */
+    const usm__view *view;    /* NULL: none */
+    size_t           records; /* bytes of its records: lock held */
 
     _Atomic(uint64_t) *touched; /* a bit for each chunk of blocks; set under the engine's lock   */
 
@@ -170,25 +171,27 @@ struct usm__spill {
     uint64_t     releases;             /* calls of usm__spill_released()                      */
     usm__frame  *frame;                /* [frames.count]                                      */
     usm__policy *policy;
-    uint32_t     free_head, nfree; /* frames that have memory                               */
-    uint32_t     grown;            /* frames [0, grown) were ever used                      */
-    uint32_t     spare;            /* the spare frame: see frame.c; USM__NO_FRAME: none now */
-    uint32_t     no_growth;        /* > 0: a thread frees memory for other parts            */
-    uint32_t     empty_head;       /* frames below `grown` whose memory was returned        */
-    uint32_t     loads, stores;    /* under way                                  */
-    bool         is_cleaning;      /* a thread is in usm__clean_ahead()          */
-    bool         is_failing;       /* a store failed: some frames have is_failed */
-    usm_status   store_status;
-    char         store_words[320]; /* message of the newest failure to store                 */
-    uint64_t     store_failures;
-    uint64_t     notified_late_ns; /* last report of a failure that no thread waited for          */
-    const void  *ticket; /* the request with the ticket: it alone may take frames             */
-    uint64_t     held;   /* how often a thread with the ticket got no memory within wait_ms   */
-    usm_list     spaces;
-    usm_list     announced;
-    usm__line    line;
-    uint64_t     next_key;
-    uint64_t     resident; /* frames in use                                                 */
+    uint32_t     free_head, nfree;   /* frames that have memory                               */
+    uint32_t     grown;              /* frames [0, grown) were ever used                      */
+    uint32_t     peak;               /* most frames that had memory                           */
+    uint32_t     spare;              /* the spare frame: see frame.c; USM__NO_FRAME: none now */
+    uint32_t     no_growth;          /* > 0: a thread frees memory for other parts            */
+    _Atomic(uint32_t) record_frames; /* charged without memory: records.c; read without lock */
+    uint32_t          empty_head;    /* frames below `grown` whose memory was returned        */
+    uint32_t          loads, stores; /* under way                                  */
+    bool              is_cleaning;   /* a thread is in usm__clean_ahead()          */
+    bool              is_failing;    /* a store failed: some frames have is_failed */
+    usm_status        store_status;
+    char              store_words[320]; /* message of the newest failure to store                 */
+    uint64_t          store_failures;
+    uint64_t    notified_late_ns; /* last report of a failure that no thread waited for          */
+    const void *ticket; /* the request with the ticket: it alone may take frames             */
+    uint64_t    held;   /* how often a thread with the ticket got no memory within wait_ms   */
+    usm_list    spaces;
+    usm_list    announced;
+    usm__line   line;
+    uint64_t    next_key;
+    uint64_t    resident;  /* frames in use                                                 */
     usm_spill_stats stats; /* counters                                                      */
     bool            has_spilled;
     uint32_t        drops; /* pools that have woken, whose copies are still being dropped    */
@@ -198,6 +201,7 @@ struct usm__spill {
     uint64_t message_key;
     char     message[400];
 
+    _Atomic(uint64_t) records; /* bytes: records.c */
     /* small buffers: their own lock */
     _Atomic(struct usm__segments *) segments;
 };
@@ -320,6 +324,7 @@ static inline void usm__frame_become(usm__frame *f, usm__frame_state to)
  * Zeroed: a new one. */
 typedef struct usm__frame_want {
     bool     may_wait; /* false: only free frames, or after the eviction of one clean block      */
+    bool     is_for_others; /* its memory is given back: records go on being paid for             */
     bool     has_begun, has_evicted;
     uint64_t failures; /* the engine's store_failures when it began                            */
 } usm__frame_want;
@@ -418,6 +423,9 @@ void usm__readahead_bring(usm__space *space, uint32_t first, uint32_t end);
 void usm__announced_forget(usm__spill *s, const usm__space *space);
 /* A block of readahead was evicted unused. */
 void usm__readahead_wasted(usm__spill *s, usm__space *space, uint32_t block);
+
+/* records.c: how many frames should pay for the records. */
+uint32_t usm__records_frames(usm__spill *s);
 
 /* report.c: lock held */
 struct usm__spill_holder;

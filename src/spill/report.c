@@ -64,7 +64,7 @@ void usm__spill_get_figures(usm__spill *s, usm_spill_stats *stats)
     stats->limit         = s->limit;
     stats->resident      = s->resident << s->shift;
     stats->block_size    = s->block_size;
-    stats->resident_peak = (uint64_t)s->grown << s->shift;
+    stats->resident_peak = (uint64_t)s->peak << s->shift;
     count_words(s, stats);
     usm__mutex_unlock(&s->lock);
     stats->ntiers = usm__tiers_get_stats(s->tiers, stats->tiers, USM_TIERS);

@@ -12,6 +12,9 @@
 /* The system does not tell when pages that it did not move can be moved. */
 #define MOVE_AGAIN_MS 1000
 
+/* Bytes: a word, a block and a successor in the access history. */
+#define RECORDS_OF_BLOCK (sizeof(usm__word) + sizeof(usm__block) + sizeof(uint32_t))
+
 /* --- creation -------------------------------------------------------------------------- */
 
 static usm_status make_tables(usm__space *space)
@@ -32,6 +35,22 @@ static usm_status make_tables(usm__space *space)
     return USM_OK;
 }
 
+/* Lock held. */
+static void count_records(const usm__space *space, size_t bytes)
+{
+    space->more->records += bytes;
+    usm__spill_add_record(space->spill, bytes);
+}
+
+/* What it has before any of its blocks is looked at. */
+static size_t first_records(const usm__space *space)
+{
+    size_t bytes = sizeof *space + sizeof *space->more;
+
+    return bytes +
+           (space->is_foreign ? space->nblocks * sizeof *space->words : usm__prefetch_size(0));
+}
+
 void usm__space_touch(const usm__space *space, uint32_t chunk)
 {
     usm__space_more   *more  = space->more;
@@ -45,6 +64,7 @@ void usm__space_touch(const usm__space *space, uint32_t chunk)
         more->blocks[i].content = more->home ? USM__CONTENT_HOME : USM__CONTENT_ZERO;
     }
     usm_store_relaxed(bits, usm_load_relaxed(bits) | UINT64_C(1) << chunk % 64);
+    count_records(space, n * RECORDS_OF_BLOCK);
 }
 
 uint32_t usm__space_skip(const usm__space *space, uint32_t block)
@@ -147,6 +167,7 @@ usm_status usm__space_create(usm__spill *s, const usm__space_params *params, usm
     s->next_key += nblocks + 1;
     s->stats.blocks += space->is_foreign ? 0 : nblocks;
     usm_list_append(&s->spaces, &space->more->link);
+    count_records(space, first_records(space));
     usm__mutex_unlock(&s->lock);
     *out = space;
     return USM_OK;
@@ -245,6 +266,7 @@ static void await_transfers(usm__space *space)
 void usm__space_destroy(usm__space *space)
 {
     usm__spill *s = space->spill;
+    size_t      records;
 
     if (s->fork_generation != usm__fork_generation())
         return; /* the engine is the parent process's */
@@ -261,8 +283,10 @@ void usm__space_destroy(usm__space *space)
     s->stats.blocks -= space->is_foreign ? 0 : space->nblocks;
     if (s->is_failing)
         usm__frame_forgive(s);
+    records = space->more->records;
     usm__mutex_unlock(&s->lock);
     free_space(space);
+    usm__spill_drop_record(s, records);
 }
 
 /* Discards the whole blocks of the range; those at its ends, which have bytes outside it, are

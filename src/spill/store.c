@@ -36,9 +36,11 @@ usm__copy *usm__copy_take(usm__block *b)
 
 void usm__copy_forget(usm__spill *s, usm__copy *copy)
 {
-    if (copy)
-        usm__tiers_forget(s->tiers, copy);
+    if (!copy)
+        return;
+    usm__tiers_forget(s->tiers, copy);
     usm__heap_free(copy);
+    usm__spill_drop_record(s, usm__tiers_copy_size(s->tiers));
 }
 
 /* --- the end ---------------------------------------------------------------------- */
@@ -174,8 +176,13 @@ static bool complete_first(usm__spill *s, usm__frame *f, usm__deferred *d)
 
 static bool has_copy(usm__spill *s, usm__block *b)
 {
-    if (!b->copy)
-        b->copy = usm__heap_alloc(usm__tiers_copy_size(s->tiers));
+    size_t size = usm__tiers_copy_size(s->tiers);
+
+    if (b->copy)
+        return true;
+    b->copy = usm__heap_alloc(size);
+    if (b->copy)
+        usm__spill_add_record(s, size);
     return b->copy != NULL;
 }
 
@@ -255,7 +262,8 @@ static usm__policy_look look_only(void *arg, uint32_t frame)
 /* How many more stores should be started now. */
 static uint32_t stores_wanted(const usm__spill *s)
 {
-    uint32_t room  = s->nfree + (s->frames.count - s->grown);
+    uint32_t never = s->frames.count - s->grown, paying = s->record_frames;
+    uint32_t room  = s->nfree + (never > paying ? never - paying : 0);
     uint32_t depth = usm__tiers_depth(s->tiers);
     uint32_t want  = s->frames.count / 4 < depth ? s->frames.count / 4 : depth;
 
