@@ -180,13 +180,15 @@ static void run_grouped(const spill_series *s, unsigned round, spill_result *r)
     spill_group_destroy(&group);
 }
 
-/* All of them by turns. */
+/* All of them by turns, each second round backwards: who runs after whom differs between rounds. */
 void spill_run_all(const char *section, const spill_series *s, spill_result *r, size_t n)
 {
     uint64_t began = bench_now_ns();
 
     for (unsigned round = 0; spill_goes_on(round, began); round++)
-        for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < n; k++) {
+            size_t i = round % 2 ? n - 1 - k : k;
+
             spill_show(section, s[i].title, round);
             if (!r[i].why[0] && has_no_limit(&s[i]))
                 run_grouped(&s[i], round, &r[i]);
