@@ -1,7 +1,8 @@
 #!/bin/sh
 # test_usm_run_ssh.sh USM_RUN CC INCLUDE: units of usm-run --on behind a real ssh and sshd, which speak over a
 # pipe: sshd -i, with keys and a configuration of its own, so no port is opened and nobody's login is used.
-# Exits with 77 where there is no sshd.
+# The server is the one of the system, or what `./run ci` unpacked into build/openssh; for that one root has a
+# user "sshd" in a namespace of its own.  Exits with 77 where there is none.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
@@ -12,6 +13,7 @@ tool=$1
 cc=$2
 include=$3
 sshd=/usr/sbin/sshd
+[ -x "$sshd" ] || sshd=$root/build/openssh$sshd
 if [ ! -x "$sshd" ] || ! command -v ssh >/dev/null; then
     echo "skipped: no sshd (Debian: openssh-server openssh-client)"
     exit 77
@@ -32,6 +34,16 @@ if [ "$(id -u)" = 0 ] && [ ! -d /run/sshd ]; then # where sshd of root locks its
     made=/run/sshd
 fi
 chmod 700 "$work"
+cat >sshd <<END
+#!/bin/sh
+export LD_LIBRARY_PATH='$root/build/openssh/lib/$(uname -m)-linux-gnu:${LD_LIBRARY_PATH:-}'
+exec '$sshd' -i -f '$work/sshd_config'
+END
+if [ "$(id -u)" = 0 ] && ! getent passwd sshd >/dev/null; then
+    (cat /etc/passwd && echo "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin") >passwd
+    sed -i "s,^exec .*,exec unshare -m sh -c \"mount --bind '$work/passwd' /etc/passwd \&\& &\"," sshd
+fi
+chmod 755 sshd
 ssh-keygen -q -t ed25519 -N '' -f host_key || exit 1
 ssh-keygen -q -t ed25519 -N '' -f user_key || exit 1
 cat >sshd_config <<END
@@ -46,7 +58,7 @@ END
 echo "node $(cat host_key.pub)" >known_hosts
 cat >ssh_config <<END
 Host node
-    ProxyCommand $sshd -i -f $work/sshd_config
+    ProxyCommand $work/sshd
     HostKeyAlias node
     User $(id -un)
     IdentityFile $work/user_key
@@ -56,7 +68,7 @@ Host node
     BatchMode yes
     LogLevel ERROR
 Host stranger
-    ProxyCommand $sshd -i -f $work/sshd_config
+    ProxyCommand $work/sshd
     IdentityFile $work/host_key
     IdentitiesOnly yes
     UserKnownHostsFile /dev/null
