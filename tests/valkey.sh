@@ -1,7 +1,8 @@
 #!/bin/bash
 # valkey.sh PROGRAM: the sample out_of_core with its data in Valkey or Redis servers of the test: one server;
-# one that is full soon, and the rest on disk; two copies, and one of the servers is killed, once as one of
-# two tiers and once as one of two servers of a tier.  What ends leaves no keys.
+# one that is full soon, and the rest on disk; one by TLS, where hiredis has that; two copies, and one of the
+# servers is killed, as one of two tiers, as one of two servers of a tier, and as a master of a cluster.  What
+# ends leaves no keys.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -eu
@@ -31,8 +32,8 @@ fail()
     exit 1
 }
 
-# start NAME [LINE OF ITS CONFIGURATION...]: sets $pid; its socket is $folder/NAME.
-start()
+# try NAME [LINE OF ITS CONFIGURATION...]: sets $pid; its socket is $folder/NAME.  False: it has ended.
+try()
 {
     socket=$folder/$1
     printf '%s\n' "port 0" "unixsocket $socket" 'save ""' "dir $folder" "logfile /dev/null" \
@@ -42,9 +43,29 @@ start()
     pids="$pids $pid"
     for _ in $(seq 1000); do
         [ ! -S "$socket" ] || return 0
+        kill -0 "$pid" 2>/dev/null || return 1
         sleep 0.01
     done
-    fail "the server $1 does not start"
+    return 1
+}
+
+start()
+{
+    try "$@" || fail "the server $1 does not start"
+}
+
+# start_at NAME LINE...: the same at a port that nobody has: $port.  In the lines PORT stands for it, and BUS for
+# one more.
+start_at()
+{
+    name=$1
+    shift
+    for _ in $(seq 20); do
+        port=$((16384 + RANDOM % 8192 * 2)) # below those that the system gives to clients
+        lines=("${@//PORT/$port}")
+        ! try "$name" "bind 127.0.0.1" "${lines[@]//BUS/$((port + 1))}" || return 0
+    done
+    fail "the server $name does not start at any port"
 }
 
 # sample SPILL REPLICAS: its result is right, or it fails.
@@ -71,6 +92,28 @@ left()
 [ "$(left a)" = 0 ] || fail "$(left a) keys are left of a program that has ended"
 [ "$(left full)" = 0 ] || fail "$(left full) keys are left on the server that was full"
 
+# --- TLS ------------------------------------------------------------------------------------------------------
+# certify NAME OPTION...: makes NAME.key and NAME.crt.
+certify()
+{
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -keyout "$folder/$1.key" \
+        -out "$folder/$1.crt" "${@:2}" 2>"$folder/told" || fail "openssl makes no certificate"
+}
+
+if ! USM_SPILL=valkey:127.0.0.1:1,tls "$program" transpose --size 64M --limit 24M --quiet >"$folder/told" 2>&1 &&
+    grep -q "hiredis has from version 1.0 on" "$folder/told"; then
+    echo "not by TLS, which hiredis does not have here"
+else
+    certify ours -subj /CN=ours
+    certify good -CA "$folder/ours.crt" -CAkey "$folder/ours.key" -subj /CN=good -addext subjectAltName=IP:127.0.0.1
+    start_at safe "tls-port PORT" "tls-cert-file $folder/good.crt" "tls-key-file $folder/good.key" \
+        "tls-ca-cert-file $folder/ours.crt" "tls-auth-clients no"
+    SSL_CERT_FILE=$folder/ours.crt sample "valkey:127.0.0.1:$port,tls" 1 || fail "a server by TLS"
+    grep -q "tier valkey:" "$folder/told" || fail "nothing went to the server by TLS"
+    [ "$(left safe)" = 0 ] || fail "$(left safe) keys are left on the server by TLS"
+fi
+
+# --- a server is killed ---------------------------------------------------------------------------------------
 # spill_and_kill SPILL: the server a dies while the sample is spilling, which is stopped for that.  On a
 # machine that is busy the sample may have ended before this script has its turn: then there is another one.
 spill_and_kill()
@@ -99,3 +142,40 @@ kill -9 "$a"
 start b
 spill_and_kill "valkey:$folder/a,timeout=500;valkey:$folder/b,timeout=500"
 spill_and_kill "valkey:$folder/a,$folder/b,timeout=500"
+
+# --- a master of a cluster is killed --------------------------------------------------------------------------
+first=0 nodes=''
+for n in 0 1 2; do
+    start_at "n$n" "port PORT" "cluster-enabled yes" "cluster-config-file n$n.nodes" "cluster-port BUS" \
+        "cluster-node-timeout 1000" "cluster-require-full-coverage no"
+    nodes="$nodes $port"
+    [ $n -ne 1 ] || master=$pid
+    "$cli" -s "$folder/n$n" cluster addslotsrange "$first" $((n == 2 ? 16383 : first + 5460)) >/dev/null
+    first=$((first + 5461))
+done
+for other in $nodes; do
+    "$cli" -s "$folder/n0" cluster meet 127.0.0.1 "$other" $((other + 1)) >/dev/null
+done
+for n in 0 1 2; do
+    for _ in $(seq 1000); do
+        ! "$cli" -s "$folder/n$n" cluster info | grep -q cluster_state:ok || break
+        sleep 0.01
+    done
+done
+for _ in $(seq 10); do
+    (USM_LOG=info USM_SPILL=valkey:127.0.0.1:${nodes##* },timeout=2000 USM_SPILL_REPLICAS=2 exec "$program" transpose \
+        --size 64M --limit 24M --quiet >"$folder/told" 2>&1) &
+    run=$!
+    while kill -0 "$run" 2>/dev/null && [ "$(left n1)" -lt 20 ]; do
+        sleep 0.002
+    done
+    ! kill -STOP "$run" 2>/dev/null || break # else it has ended already
+    wait "$run" || fail "copies in a cluster"
+done
+{ kill -9 "$master"; wait "$master"; } 2>/dev/null || true
+kill -CONT "$run" 2>/dev/null || fail "the sample never had 20 blocks on a master"
+wait "$run" || fail "a master of a cluster was killed, and each block had a copy on another"
+grep -q "is lost: receiving" "$folder/told" || fail "nothing is said of the dead master"
+for n in 0 2; do
+    [ "$(left n$n)" = 0 ] || fail "$(left n$n) keys are left on a master of the cluster"
+done

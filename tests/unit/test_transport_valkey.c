@@ -3,6 +3,7 @@
  * servers that refuse, evict, are silent, die, or come back empty. */
 #include "transport_suite.h"
 #include "valkey_fixture.h"
+#include "valkey_news.h"
 
 static server one, two;
 
@@ -552,69 +553,6 @@ static void a_silent_server_is_given_up_in_time(void)
 
 /* ---- servers as places -------------------------------------------------------------------- */
 
-enum { NEWS_MAX = 32 };
-static struct {
-    pthread_mutex_t lock;
-    unsigned        n;
-    uint32_t        place[NEWS_MAX];
-    usm_place_state state[NEWS_MAX];
-} news = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void on_place(void *arg, uint32_t place, usm_place_state state)
-{
-    CHECK(arg == &news);
-    (void)pthread_mutex_lock(&news.lock);
-    CHECK(news.n < NEWS_MAX);
-    news.place[news.n]   = place;
-    news.state[news.n++] = state;
-    (void)pthread_mutex_unlock(&news.lock);
-}
-
-/* The i-th change of a state, when it comes. */
-static void await_news(unsigned i, uint32_t place, usm_place_state state)
-{
-    bool there = false;
-
-    for (int turn = 0; turn < 20000 && !there; turn++) {
-        (void)pthread_mutex_lock(&news.lock);
-        there = news.n > i;
-        (void)pthread_mutex_unlock(&news.lock);
-        if (!there)
-            module_sleep_ms(1);
-    }
-    CHECK(there);
-    CHECK_INT(news.place[i], place);
-    CHECK_INT(news.state[i], state);
-}
-
-static usm_place_state state_of(void *store, uint32_t place)
-{
-    usm_transport_place info;
-
-    CHECK_INT(ops->place(store, place, &info), USM_OK);
-    return info.state;
-}
-
-static void *open_places(const char *text)
-{
-    const usm_transport_params params = {.struct_size   = sizeof(params),
-                                         .api           = &module_api,
-                                         .config        = text,
-                                         .block_size    = BLOCK,
-                                         .place_changed = on_place,
-                                         .user          = &news};
-    void                      *store  = NULL;
-
-    news.n = 0;
-    CHECK_INT(ops->open(&params, &store), USM_OK);
-    return store;
-}
-
-static uint64_t in_place(uint64_t place, uint64_t slot)
-{
-    return place << 48 | slot;
-}
-
 static void each_server_is_a_place(void)
 {
     enum { N = 30 };
@@ -734,71 +672,6 @@ static void each_step_may_fail(void)
     munmap(data, BLOCK);
 }
 
-/* ---- TLS --------------------------------------------------------------------------------------- */
-
-/* A certificate for 127.0.0.1, signed by itself, and a server that has it. */
-static void tls_start(server *s, char *certificate, size_t size, int port)
-{
-    char key[512], command[2048], options[3000];
-
-    (void)snprintf(certificate, size, "%s", plain_path("certificate"));
-    (void)snprintf(key, sizeof(key), "%s", plain_path("key"));
-    (void)snprintf(command, sizeof(command),
-                   "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -addext "
-                   "subjectAltName=IP:127.0.0.1 -keyout %s -out %s 2>/dev/null",
-                   key, certificate);
-    if (system(command) != 0)
-        SKIP("there is no program openssl here");
-    (void)snprintf(options, sizeof(options),
-                   "tls-port %d\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file "
-                   "%s\ntls-auth-clients no\nrequirepass horse1",
-                   port, certificate, key, certificate);
-    server_start(s, options);
-}
-
-static void certificates_are_checked(void)
-{
-    enum { N = 50 };
-    char      *data = pages(BLOCK);
-    char       text[512], certificate[512];
-    void      *store = NULL;
-    const int  port  = server_free_port();
-    usm_status st;
-
-    start();
-    (void)snprintf(text, sizeof(text), "127.0.0.1:%d,tls", port);
-    st = open_store(text, NULL, &store);
-    if (st == USM_E_NOT_SUPPORTED) { /* Debian 12's hiredis */
-        CHECK_IN("hiredis has from version 1.0 on", usm_last_error());
-        module_clean();
-        return;
-    }
-    CHECK_INT(st, USM_E_IO); /* there is no server yet */
-    tls_start(&two, certificate, sizeof(certificate), port);
-    module.password = "horse1";
-    CHECK_INT(open_store(text, NULL, &store), USM_E_IO);
-    CHECK_IN("certificate", usm_last_error()); /* nobody knows who signed it */
-    CHECK(setenv("SSL_CERT_FILE", certificate, 1) == 0);
-    CHECK_INT(open_store(text, NULL, &store), USM_OK);
-    CHECK_INT(ops->reserve(store, 0, N), USM_OK);
-    CHECK_INT(store_many(store, data, N), USM_OK);
-    for (uint64_t b = 0; b < N; b++) {
-        fetch_block(store, b, data);
-        CHECK(is_filled(data, b, 0, 0, BLOCK));
-    }
-    ops->describe(store, text, sizeof(text));
-    CHECK_IN("by TLS", text);
-    ops->close(store);
-    store = NULL;
-    (void)snprintf(text, sizeof(text), "localhost:%d,tls", port);
-    CHECK_INT(open_store(text, NULL, &store), USM_E_IO);
-    CHECK_IN("mismatch", usm_last_error()); /* it is another host's */
-    CHECK(unsetenv("SSL_CERT_FILE") == 0);
-    module_clean();
-    server_kill(&two);
-    munmap(data, BLOCK);
-}
-
 static const plain_case cases[] = {
     CASE(the_suite_holds_over_a_socket),
     CASE(the_suite_holds_over_tcp),
@@ -821,7 +694,6 @@ static const plain_case cases[] = {
     CASE(each_server_is_a_place),
     CASE(places_go_and_come),
     CASE(each_step_may_fail),
-    CASE(certificates_are_checked),
     {NULL, NULL},
 };
 

@@ -45,6 +45,18 @@ static usm_status fail_link(usm_valkey_server *v)
     return fail(v, USM_E_IO, "%s", c->errstr[0] ? c->errstr : "the connection is broken");
 }
 
+/* The same for the first answer: a server that expects TLS closes a connection that begins with a
+ * command. */
+static usm_status fail_first(usm_valkey_server *v)
+{
+    const usm_status st  = fail_link(v);
+    const size_t     end = strlen(v->why);
+
+    if (!v->store->config.tls && v->name[0] != '/')
+        (void)snprintf(v->why + end, sizeof(v->why) - end, "; if it speaks TLS, add tls");
+    return st;
+}
+
 /* ---- the password ---------------------------------------------------------------------- */
 
 static bool send_wholly(usm_valkey_server *v, char *data, size_t size)
@@ -88,7 +100,7 @@ static usm_status authenticate(usm_valkey_server *v)
     if (!send_password(v))
         return fail(v, USM_E_IO, "the password could not be sent");
     if (redisGetReply(v->link, (void **)&r) != REDIS_OK)
-        return fail_link(v);
+        return fail_first(v);
     st = r->type == REDIS_REPLY_ERROR ? fail(v, USM_E_KEY, "%.200s", r->str) : USM_OK;
     freeReplyObject(r);
     return st;
@@ -147,18 +159,59 @@ static usm_status ask_for_slots(usm_valkey_server *v, const char *name)
     return st;
 }
 
+/* By default a cluster refuses all commands while a slot has no server: then copies on other masters
+ * are of no use.  A user who may not ask is not warned. */
+static usm_status look_at_coverage(usm_valkey_server *v)
+{
+    usm_valkey_store *s = v->store;
+    redisReply       *r;
+
+    if (!s->place_changed || usm_valkey_places(s) < 2)
+        return USM_OK;
+    r = redisCommand(v->link, "CONFIG GET cluster-require-full-coverage");
+    if (!r)
+        return fail_link(v);
+    if (r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[1]->str &&
+        strcmp(r->element[1]->str, "yes") == 0)
+        s->api->log(USM_LOG_WARN,
+                    "the cluster of the server %s refuses all commands once it has lost a master, "
+                    "so copies on other masters cannot be read then: set "
+                    "cluster-require-full-coverage to no",
+                    v->name);
+    freeReplyObject(r);
+    return USM_OK;
+}
+
 /* The first node that answers says where the slots are; then blocks go by their keys. */
 static usm_status join_cluster(usm_valkey_server *v)
 {
     usm_valkey_store *s = v->store;
     usm_status        st;
 
-    if (usm_load_relaxed(&s->is_cluster))
+    /* What a server had that was restarted may be another's by now. */
+    if (usm_load_relaxed(&s->is_cluster) && !v->is_reborn)
         return USM_OK;
     st = ask_for_slots(v, v->name);
-    if (st == USM_OK)
-        usm_store_release(&s->is_cluster, true); /* pairs with usm_valkey_route() */
-    return st;
+    if (st != USM_OK)
+        return st;
+    usm_valkey_places_of_cluster(s);
+    return look_at_coverage(v);
+}
+
+/* Whether it is the process that it was at the last connection. */
+static void look_at_life(usm_valkey_server *v, const char *info)
+{
+    char text[64] = "";
+
+    if (!find(info, "run_id", text, sizeof(text)))
+        return;
+    if (v->run_id[0] && strcmp(v->run_id, text) != 0) {
+        v->is_reborn = true;
+        v->store->api->log(USM_LOG_WARN,
+                           "the server %s was restarted: what was spilled there may be gone",
+                           v->name);
+    }
+    (void)snprintf(v->run_id, sizeof(v->run_id), "%.47s", text);
 }
 
 static usm_status look_at_info(usm_valkey_server *v, const char *info)
@@ -168,6 +221,7 @@ static usm_status look_at_info(usm_valkey_server *v, const char *info)
     if (find(info, "loading", text, sizeof(text)) && strcmp(text, "1") == 0)
         return fail(v, USM_E_AGAIN, "it is loading its data");
     look_at_memory(v, info);
+    look_at_life(v, info);
     if ((find(info, "redis_mode", text, sizeof(text)) ||
          find(info, "server_mode", text, sizeof(text))) && /* Valkey 8 */
         strcmp(text, "cluster") == 0)
@@ -176,15 +230,6 @@ static usm_status look_at_info(usm_valkey_server *v, const char *info)
         return fail(v, USM_E_IO, "it is no node of the cluster that other servers are nodes of");
     if (find(info, "role", text, sizeof(text)) && strcmp(text, "master") != 0)
         return fail(v, USM_E_IO, "it is a replica, which takes no stores; name its master");
-    if (find(info, "run_id", text, sizeof(text))) {
-        if (v->run_id[0] && strcmp(v->run_id, text) != 0) {
-            v->is_reborn = true;
-            v->store->api->log(USM_LOG_WARN,
-                               "the server %s was restarted: what was spilled there may be gone",
-                               v->name);
-        }
-        (void)snprintf(v->run_id, sizeof(v->run_id), "%.47s", text);
-    }
     return USM_OK;
 }
 
@@ -204,7 +249,7 @@ static usm_status ask(usm_valkey_server *v)
     usm_status  st;
 
     if (!r)
-        return fail_link(v);
+        return fail_first(v);
     if (r->type == REDIS_REPLY_STRING)
         st = look_at_info(v, r->str);
     else if (r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOPERM", 6) == 0)
@@ -296,7 +341,7 @@ usm_status usm_valkey_meet(usm_valkey_server *v)
         return st;
     r = redisCommand(v->link, "PING");
     if (!r)
-        return fail_link(v);
+        return fail_first(v);
     if (r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOPERM", 6) != 0)
         st = refuse(v, r->str);
     freeReplyObject(r);

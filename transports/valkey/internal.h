@@ -33,8 +33,9 @@
 #define PAGE_SIZE    ((size_t)4096) /* of transfers */
 #define SERVERS_MAX  64u
 #define HOSTS_MAX    16u    /* that USM_SPILL may name */
-#define PLACES_MAX   128u   /* HOSTS_MAX servers, eight lives each */
+#define PLACES_MAX   128u   /* HOSTS_MAX servers, eight lives each; or masters of a cluster */
 #define SLOTS        16384u /* of a cluster */
+#define NOBODY       255u   /* no server's index, no shard's number */
 #define HOST_ROOM    256u
 #define REASON_ROOM  256u
 #define WINDOW       64u /* most transfers in flight on a connection                      */
@@ -119,11 +120,9 @@ typedef struct usm_valkey_server {
     usm_status    status;              /* of the first connection */
     char          reason[REASON_ROOM]; /* of that status          */
     /* changed by the thread, read by any */
-    _Atomic(bool)            is_connected;
-    _Atomic(uint64_t)        lost;    /* blocks that the server no longer had */
-    _Atomic(uint64_t)        maximum; /* bytes that it may hold (maxmemory); 0: no limit */
-    _Atomic(unsigned)        place;   /* its number as a replica target                  */
-    _Atomic(usm_place_state) place_state;
+    _Atomic(bool)     is_connected;
+    _Atomic(uint64_t) lost;    /* blocks that the server no longer had */
+    _Atomic(uint64_t) maximum; /* bytes that it may hold (maxmemory); 0: no limit */
     /* of the thread alone */
     redisContext             *link;      /* NULL: not connected                    */
     struct ssl_st            *ssl;       /* the link's, when it is by TLS; else NULL */
@@ -149,6 +148,13 @@ typedef struct usm_valkey_server {
     bool             warned_policy, warned_lost, is_reborn; /* is_reborn: it has lost its memory */
 } usm_valkey_server;
 
+/* A replica target: what a shard remembers from one start of its server to the next. */
+typedef struct usm_valkey_target {
+    _Atomic(uint8_t)         shard;
+    _Atomic(usm_place_state) state; /* changed under the store's lock           */
+    usm_place_state          told;  /* that the engine knows of; under the lock */
+} usm_valkey_target;
+
 struct usm_valkey_store {
     const usm_host_api *api;
     /* fixed after open */
@@ -162,18 +168,23 @@ struct usm_valkey_store {
     usm_valkey_store  *next_open; /* exit.c's                    */
     void (*place_changed)(void *user, uint32_t place, usm_place_state state); /* NULL: no places */
     void           *user;
-    unsigned        stride; /* most places                               */
-    usm_valkey_room room;   /* has a lock of its own */
-    pthread_mutex_t lock;   /* of the list of servers */
+    unsigned        stride; /* most places                              */
+    unsigned        nshards;
+    uint16_t        shard_slot[SERVERS_MAX]; /* a slot of each; its owner is the shard's server */
+    uint8_t         shard_of[SLOTS];         /* NOBODY: a master with too few slots             */
+    usm_valkey_room room;                    /* has a lock of its own */
+    pthread_mutex_t lock;                    /* of the list of servers */
     /* changed under the lock; the first nservers are fixed and read without it */
     usm_valkey_server *servers[SERVERS_MAX];
     _Atomic(unsigned)  nservers;
-    _Atomic(unsigned)  nplaces; /* each is the memory of a server in one of its lives */
-    _Atomic(uint8_t)   place_server[PLACES_MAX];
-    bool               is_closing; /* under the lock: none is added any more */
+    _Atomic(unsigned)  nplaces;
+    usm_valkey_target  places[PLACES_MAX];
+    unsigned           shard_place[SERVERS_MAX]; /* the newest; under the lock               */
+    bool               is_notifying;             /* under the lock: a thread notifies        */
+    bool               is_closing;               /* under the lock: none is added any more   */
     /* atomic; of a cluster */
     _Atomic(bool)    is_cluster;
-    _Atomic(uint8_t) slots[SLOTS]; /* the index of each slot's server */
+    _Atomic(uint8_t) slots[SLOTS]; /* the index of each slot's server; NOBODY */
 };
 
 /* The transport's data in a transfer. */
@@ -246,13 +257,20 @@ bool usm_valkey_next_stored(usm_valkey_store *s, unsigned server, uint64_t *bloc
 /* places.c: as in the table (usm/transport.h). */
 uint32_t   usm_valkey_places(void *store);
 usm_status usm_valkey_place(void *store, uint32_t place, usm_transport_place *info);
-/* Before there are servers. */
+/* Before there are servers: each that is named is a shard. */
 void usm_valkey_places_init(usm_valkey_store *s, const usm_transport_params *params);
+/* The servers are a cluster, whose slots are known: each master is a shard. */
+void usm_valkey_places_of_cluster(usm_valkey_store *s);
 /* The block's number in the store; false: there is no such place. */
 bool usm_valkey_number(const usm_valkey_store *s, uint64_t block, uint64_t *number);
-/* The server's thread notifies the engine; it must hold no lock, and be ready for transfers. */
+/* The index of the server that has the shard. */
+unsigned usm_valkey_shard_owner(const usm_valkey_store *s, unsigned shard);
+/* The server's places enter a state.  Here and below the caller, the thread of a server, notifies the
+ * engine; it must hold no lock, and be ready for transfers. */
 void usm_valkey_place_enter(usm_valkey_server *v, usm_place_state state);
-/* The server has lost its memory: it is another place from now on. */
+/* Places whose server is connected are UP. */
+void usm_valkey_places_settle(usm_valkey_store *s);
+/* The server has lost its memory: its shards have other places from now on. */
 void usm_valkey_place_reborn(usm_valkey_server *v);
 
 /* exit.c.  While a store is in its list, the end of the process removes what it has stored. */

@@ -231,7 +231,7 @@ static void set_connected(usm_valkey_server *v)
     if (v->is_reborn)
         usm_valkey_place_reborn(v);
     v->is_reborn = false;
-    usm_valkey_place_enter(v, USM_PLACE_UP);
+    usm_valkey_places_settle(v->store);
 }
 
 /* What another server has by now goes there. */
@@ -242,6 +242,8 @@ static void pass_on(usm_valkey_server *v)
     if (!usm_load_relaxed(&v->store->is_cluster))
         return;
     usm_valkey_ask_others(v);
+    usm_valkey_places_settle(
+        v->store); /* a replica may have taken over, which is connected already */
     v->waiting      = NULL;
     v->waiting_tail = &v->waiting;
     for (; list; list = next) {
@@ -410,12 +412,10 @@ usm_status usm_valkey_server_create(usm_valkey_store *s, unsigned index, const c
 
     if (!v)
         return api->report(USM_E_NO_MEMORY, "no memory for a connection to the server %s", name);
-    v->index       = index;
-    v->place       = index;
-    v->place_state = USM_PLACE_UP;
-    v->is_named    = index < s->config.nhosts && strcmp(s->config.hosts[index], name) == 0;
-    v->has_thread  = true;
-    error          = api->os->thread(serve, v, "usm-valkey");
+    v->index      = index;
+    v->is_named   = index < s->config.nhosts && strcmp(s->config.hosts[index], name) == 0;
+    v->has_thread = true;
+    error         = api->os->thread(serve, v, "usm-valkey");
     if (error) {
         usm_valkey_server_destroy(v);
         return api->report(error == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which server a block is on.  Independent servers get blocks in turn, or are places (places.c).  In a cluster the key decides:
- * it belongs to one of 16384 slots (CRC16), each slot to a server, and the store has a map of that.
+/* Which server a block is on.  Independent servers get blocks in turn, or are places
+ * (places.c).  In a cluster the key decides: it belongs to one of 16384 slots (CRC16), each slot to a
+ * server, and the store has a map of that.  A block of a place has a key with a further number, the
+ * first with which the key's slot is one of the place's master: a key never changes.
  *
  *     learned whole    from CLUSTER SLOTS: by the first connection, and when a server is lost, from
  *                      another one, because a replica may have taken its place
@@ -14,32 +16,53 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* CRC16 as in XMODEM: polynomial 0x1021, most significant bit first. */
-static unsigned slot_of(const char *key, size_t n)
+/* CRC16 as in XMODEM: polynomial 0x1021, most significant bit first; goes on from `crc`. */
+static unsigned crc_add(unsigned crc, const char *key, size_t n)
 {
-    unsigned crc = 0;
-
     for (size_t i = 0; i < n; i++) {
         crc ^= (unsigned)(unsigned char)key[i] << 8;
         for (int bit = 0; bit < 8; bit++)
             crc = crc & 0x8000u ? crc << 1 ^ 0x1021u : crc << 1;
     }
-    return crc & (SLOTS - 1);
+    return crc & 0xffffu;
+}
+
+/* Appends ":number" to the n bytes of a key, the first number that makes it one of the shard's.  Returns
+ * the length of that: a shard has one slot in 256 at least. */
+static size_t end_key(const usm_valkey_store *s, unsigned shard, char *key, size_t n)
+{
+    const unsigned begin = crc_add(0, key, n);
+
+    for (unsigned i = 0;; i++) {
+        const size_t more = (size_t)snprintf(key + n, KEY_ROOM - n, ":%x", i);
+
+        if (s->shard_of[crc_add(begin, key + n, more) & (SLOTS - 1)] == shard)
+            return more;
+    }
 }
 
 size_t usm_valkey_key(const usm_valkey_store *s, uint64_t block, char key[KEY_ROOM])
 {
-    return (size_t)snprintf(key, KEY_ROOM, "%s:%016llx:%llx", s->config.prefix,
-                            (unsigned long long)s->id, (unsigned long long)block);
+    const size_t n = (size_t)snprintf(key, KEY_ROOM, "%s:%016llx:%llx", s->config.prefix,
+                                      (unsigned long long)s->id, (unsigned long long)block);
+
+    if (!s->place_changed || !usm_load_acquire(&s->is_cluster))
+        return n;
+    return n + end_key(s, usm_load_relaxed(&s->places[block % s->stride].shard), key, n);
 }
 
 unsigned usm_valkey_route(usm_valkey_store *s, uint64_t block)
 {
-    char key[KEY_ROOM];
+    char     key[KEY_ROOM];
+    size_t   n;
+    unsigned slot, server;
 
     if (!usm_load_acquire(&s->is_cluster))
-        return usm_load_relaxed(&s->place_server[block % s->stride]);
-    return usm_load_relaxed(&s->slots[slot_of(key, usm_valkey_key(s, block, key))]);
+        return usm_load_relaxed(&s->places[block % s->stride].shard);
+    n      = usm_valkey_key(s, block, key);
+    slot   = crc_add(0, key, n) & (SLOTS - 1);
+    server = usm_load_relaxed(&s->slots[slot]);
+    return server == NOBODY ? 0 : server; /* which says that the cluster is down, or who has it */
 }
 
 usm_valkey_server *usm_valkey_server_of(usm_valkey_store *s, const char *name)

@@ -231,8 +231,10 @@ static void valkey_describe(void *store, char *text, size_t cap)
 
     if (cap == 0)
         return;
-    n = (size_t)snprintf(text, cap, "%u %s%s%s", servers, usm__plural(servers, "server", "servers"),
+    n = (size_t)snprintf(text, cap, "%u %s%s%s%s", servers,
+                         usm__plural(servers, "server", "servers"),
                          usm_load_relaxed(&s->is_cluster) ? " of a cluster" : "",
+                         usm_valkey_places(s) > 1 ? ", several replica targets" : "",
                          s->config.tls ? " by TLS" : "");
     for (unsigned i = 0; i < servers && n < cap; i++) {
         const usm_valkey_server *v = s->servers[i];
