@@ -55,7 +55,7 @@ static inline int server_dial(const server *s)
 static inline const char *server_say(const server *s, const char *command)
 {
     static char answer[4096];
-    char        line[512];
+    char        line[1024];
     int         fd = server_dial(s);
     ssize_t     n  = -1;
 

@@ -51,21 +51,46 @@ static bool expect_host(SSL *ssl, const char *host)
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
+static const char *remedy_for(long verdict)
+{
+    switch (verdict) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        return "renew it, or set the clock of this machine";
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+        return "name the server as its certificate does";
+    default:
+        return "SSL_CERT_FILE names the authorities that are trusted";
+    }
+}
+
+/* Why there was no handshake, from the verdict on the certificate and OpenSSL's queue of errors. */
+static void explain(usm_valkey_server *v, long verdict)
+{
+    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+
+    if (verdict != X509_V_OK)
+        (void)snprintf(v->why, sizeof(v->why), "TLS: %.100s; %s",
+                       X509_verify_cert_error_string(verdict), remedy_for(verdict));
+    else
+        (void)snprintf(
+            v->why, sizeof(v->why),
+            "TLS: %.100s; it may not speak TLS on this port: name its tls-port, or leave "
+            "out tls",
+            reason ? reason : "the handshake failed");
+}
+
 bool usm_valkey_tls_begin(usm_valkey_server *v, const char *host)
 {
     SSL *ssl = SSL_new(v->store->tls);
-    long verdict;
 
     ERR_clear_error();
     if (ssl && expect_host(ssl, host) && redisInitiateSSL(v->link, ssl) == REDIS_OK) {
         v->ssl = ssl; /* the link's from now on */
         return true;
     }
-    verdict = ssl ? SSL_get_verify_result(ssl) : X509_V_OK;
-    (void)snprintf(v->why, sizeof(v->why), "TLS: %.200s",
-                   verdict != X509_V_OK ? X509_verify_cert_error_string(verdict)
-                   : v->link->err       ? v->link->errstr
-                                        : "no connection");
+    explain(v, ssl ? SSL_get_verify_result(ssl) : X509_V_OK);
     SSL_free(ssl);
     return false;
 }
