@@ -657,12 +657,13 @@ static void processors_tell_of_their_threads(void)
 
 static void the_setting_gives_the_number_of_threads(void)
 {
-    usm_device_info info = USM_DEVICE_INFO_INIT;
+    usm_device_info info    = USM_DEVICE_INFO_INIT;
+    const char     *threads = getenv("USM_HOST_THREADS");
 
     open_all();
     must(usm_device_get_info(usm_queue_get_device(t.q), &info));
-    if (strcmp(info.backend, "host") == 0 && getenv("USM_HOST_THREADS"))
-        CHECK_INT(info.compute_threads, atoi(getenv("USM_HOST_THREADS")));
+    if (strcmp(info.backend, "host") == 0 && threads)
+        CHECK_INT(info.compute_threads, strtol(threads, NULL, 10));
     close_all();
 }
 

@@ -1,5 +1,8 @@
-# says.sh: what tests of the tools say and count; sourced by them, who set `tool` and the folder `work`.
+# says.sh: what tests of the tools say and count; sourced by them, who set `tool` and, unless they begin, the
+# folder `work`.
 #
+#   begin                            enters a folder of the test's own, $work, which goes when the test ends;
+#                                    $here is the folder of the test, $root that of the repository
 #   expect STATUS NAME ARGUMENT...   runs the tool; its output is in $work/out and $work/err
 #   says FILE TEXT, says_not, silent FILE   FILE: out, err or another one in $work
 #   pass; fail TEXT                  of the last NAME
@@ -8,6 +11,18 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # shellcheck shell=sh disable=SC2154
 passed=0 failed=0 name=''
+
+begin()
+{
+    here=$(cd "$(dirname "$0")" && pwd)
+    # shellcheck disable=SC2034  # not every test uses it
+    root=$(dirname "$(dirname "$here")")
+    work=$(mktemp -d "${TMPDIR:-/tmp}/usm-test.XXXXXX") || exit 1
+    trap 'rm -rf "$work"' EXIT
+    trap 'exit 143' HUP INT TERM
+    unset USM_POLICY USM_WATTS
+    cd "$work" || exit 1
+}
 
 pass()
 {

@@ -6,17 +6,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
 
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(dirname "$(dirname "$here")")
 tool=$1
 info=$2
-work=$(mktemp -d "${TMPDIR:-/tmp}/usm-run-test.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 143' HUP INT TERM
-unset USM_POLICY USM_WATTS
 # shellcheck source=tests/tools/says.sh
-. "$here/says.sh"
-cd "$work" || exit 1
+. "$(dirname "$0")/says.sh"
+begin
 cp "$root"/samples/graphs/*.json "$root"/samples/graphs/*.cl . || exit 1
 sed 's/475254/200000/' md5.json >small.json # less than a second
 

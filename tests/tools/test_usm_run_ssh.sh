@@ -7,8 +7,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
 
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(dirname "$(dirname "$here")")
 tool=$1
 cc=$2
 include=$3
@@ -18,13 +16,11 @@ if [ ! -x "$sshd" ] || ! command -v ssh >/dev/null; then
     echo "skipped: no sshd (Debian: openssh-server openssh-client)"
     exit 77
 fi
-work=$(mktemp -d "${TMPDIR:-/tmp}/usm-ssh-test.XXXXXX") || exit 1
+# shellcheck source=tests/tools/says.sh
+. "$(dirname "$0")/says.sh"
+begin
 made=''
 trap 'rm -rf "$work"; [ -z "$made" ] || rmdir "$made"' EXIT
-trap 'exit 143' HUP INT TERM
-# shellcheck source=tests/tools/says.sh
-. "$here/says.sh"
-cd "$work" || exit 1
 # shellcheck source=tests/tools/units_app.sh
 . "$here/units_app.sh"
 

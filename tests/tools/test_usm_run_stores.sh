@@ -6,8 +6,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
 
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(dirname "$(dirname "$here")")
 tool=$1
 cc=$2
 include=$3
@@ -20,14 +18,12 @@ if [ -z "$server" ] || [ -z "$cli" ]; then
     echo "skipped: there is neither valkey-server nor redis-server here (Debian: redis-tools)"
     exit 77
 fi
-work=$(mktemp -d "${TMPDIR:-/tmp}/usm-run-stores.XXXXXX") || exit 1
-pid=
-trap '[ -z "$pid" ] || kill -9 $pid 2>/dev/null; wait 2>/dev/null; rm -rf "$work"' EXIT
-trap 'exit 143' HUP INT TERM
 unset USM_VALKEY_PASSWORD USM_VALKEY_PASSWORD_FILE
 # shellcheck source=tests/tools/says.sh
-. "$here/says.sh"
-cd "$work" || exit 1
+. "$(dirname "$0")/says.sh"
+begin
+pid=
+trap '[ -z "$pid" ] || kill -9 $pid 2>/dev/null; wait 2>/dev/null; rm -rf "$work"' EXIT
 
 start()
 {

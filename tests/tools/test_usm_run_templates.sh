@@ -6,18 +6,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
 
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(dirname "$(dirname "$here")")
 tool=$1
 cc=$2
 include=$3
-work=$(mktemp -d "${TMPDIR:-/tmp}/usm-run-test.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 143' HUP INT TERM
-unset USM_POLICY USM_WATTS
 # shellcheck source=tests/tools/says.sh
-. "$here/says.sh"
-cd "$work" || exit 1
+. "$(dirname "$0")/says.sh"
+begin
 
 # --- the nodes ----------------------------------------------------------------------------------------
 if [ "${USM_TEST_RUNTIME:-host}" = host ]; then

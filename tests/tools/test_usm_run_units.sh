@@ -5,17 +5,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
 
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(dirname "$(dirname "$here")")
 tool=$1
 cc=$2
 include=$3
-work=$(mktemp -d "${TMPDIR:-/tmp}/usm-units-test.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 143' HUP INT TERM
 # shellcheck source=tests/tools/says.sh
-. "$here/says.sh"
-cd "$work" || exit 1
+. "$(dirname "$0")/says.sh"
+begin
 
 # shellcheck source=tests/tools/units_app.sh
 . "$here/units_app.sh"

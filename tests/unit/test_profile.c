@@ -484,7 +484,7 @@ static void reuse_is_what_needed_no_driver(void)
     CHECK_INT(a->classes.n, 1);
     CHECK_STR(a->classes.rows[0].name, "2 KiB..4 KiB");
     CHECK_INT(a->classes.rows[0].brief, 400);
-    CHECK((uint64_t)a->classes.rows[0].life_ns == 400 * 1000);
+    CHECK((uint64_t)a->classes.rows[0].life_ns == UINT64_C(400) * 1000);
     CHECK_INT(a->all.live, 0);
     CHECK_INT(a->all.live_peak, 4096);
     CHECK_INT(a->nadvice, 0);
