@@ -265,6 +265,10 @@ says err "bad.json:6: type 'wrong': line 1 of types/wrong.json: "
 
 # --- folders to resume from ---
 expect 0 "a run that keeps its blocks" good.json --resume made/for/it
+: >no_folder
+expect 1 "a folder that cannot be made" good.json --resume no_folder/in/it
+says err "usm-run: "
+says_not err "good.json"
 [ ! -e made ] || fail "folders that were made stay"
 mkdir mine
 USM_HOOKS='fault:launch@1+' expect 1 "a run in vain" good.json --resume mine/for/it

@@ -188,8 +188,8 @@ bool app_load_kernels(app *a);
 bool app_build(app *a);
 /* Loads a library of the app, which stays loaded; NULL, and dlerror() is the reason. */
 void *open_library(const app *a, const char *name);
-/* Reports why a call for the whole graph failed, with the line of the node that the message
- * names. */
+/* Reports why a call for the whole graph failed: with the line of the node that the message
+ * names; without one it is the file's fault only if what it asks for is invalid. */
 bool app_failed(app *a);
 
 /* The name of the kernel's i-th image: a form, as the file has it. */

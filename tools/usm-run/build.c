@@ -238,7 +238,7 @@ bool app_failed(app *a)
     }
     if (n)
         return mistake(a, n->at.at, "%s", reason);
-    fprintf(stderr, "%s: %s\n", a->path, reason);
+    fprintf(stderr, "%s: %s\n", usm_last_status() == USM_E_INVALID ? a->path : "usm-run", reason);
     return false;
 }
 
