@@ -466,6 +466,11 @@ static void slab_destroy(void *pool)
 {
     slab_pool *p = pool;
 
+    /* Its caches have ended, without giving their room back one by one. */
+    if (usm_load_relaxed(&p->room_bytes) > 0) {
+        usm_store_relaxed(&p->room_bytes, UINT64_C(0));
+        trace_room(p);
+    }
     for (unsigned k = 0; k < USM_BINS; k++)
         slab_class_fini(p, k);
     slab_heap_fini(&p->heap);

@@ -212,6 +212,29 @@ static void wrong_frees_are_named_and_leave_no_record(void)
     usm__profile_close(t);
 }
 
+/* --- rooms of caches ---------------------------------------------------------------------- */
+
+static void destroy_a_pool_that_was_used(void)
+{
+    start("1M");
+    for (size_t i = 0; i < SIZES; i++)
+        pair_by_pool(sizes[i]);
+    usm_pool_destroy(pool);
+    exit(0);
+}
+
+static void caches_of_a_pool_end_with_it(void)
+{
+    usm__profile *t = trace_of(destroy_a_pool_that_was_used, "rooms");
+
+    if (!PLAIN_ASAN) { /* else no block came from a cache */
+        CHECK(t->ncaches > 1);
+        CHECK(t->caches[t->ncaches - 2].room > 0);
+        CHECK_INT(t->caches[t->ncaches - 1].room, 0);
+    }
+    usm__profile_close(t);
+}
+
 /* --- threads ---------------------------------------------------------------------------- */
 
 enum { THREADS = 4, EACH = PLAIN_SANITIZED ? 4000 : 20000, SHARED = 64 };
@@ -355,6 +378,7 @@ static void hits_of_a_forked_child_are_not_in_the_parents_file(void)
 
 static const plain_case cases[] = {
     CASE(each_hit_is_recorded),
+    CASE(caches_of_a_pool_end_with_it),
     CASE(hits_between_tags_have_none),
     CASE(wrong_frees_are_named_and_leave_no_record),
     CASE(an_address_is_freed_before_it_is_allocated_again),
