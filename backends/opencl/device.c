@@ -7,6 +7,8 @@
 #include "opencl.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #define OCL_MAX_PLATFORMS 64
 
@@ -75,6 +77,13 @@ static usm_status list_device(registry_found *found, ocl_platform *p, cl_device_
     return status == USM_E_NO_MEMORY ? status : USM_OK;
 }
 
+/* PoCL learns from sysfs what memory there is, and aborts the process where it finds none. */
+static bool would_abort(const ocl_platform *p)
+{
+    return strcmp(p->name, "Portable Computing Language") == 0 &&
+           access("/sys/devices/system", F_OK) != 0;
+}
+
 /* A driver that fails here is skipped, and a line is logged: the others still work. */
 static usm_status list_platform(registry_found *found, cl_platform_id id)
 {
@@ -89,6 +98,14 @@ static usm_status list_platform(registry_found *found, cl_platform_id id)
     if (status)
         return status == USM_E_NO_MEMORY ? status : USM_OK;
     registry_add_driver(found, &p->link);
+    if (would_abort(p)) {
+        ocl_host->log(
+            USM_LOG_WARN,
+            "OpenCL: the platform '%s' is left out, because it aborts programs where /sys "
+            "is not mounted; mount it: mount -t sysfs sysfs /sys",
+            p->name);
+        return USM_OK;
+    }
     err = cl.clGetDeviceIDs(id, types, 0, NULL, &n);
     if (err || !n) {
         ocl_host->log(USM_LOG_INFO, "OpenCL: the platform '%s' has no device (%s, %d)", p->name,
