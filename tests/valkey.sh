@@ -110,7 +110,6 @@ else
         "tls-ca-cert-file $folder/ours.crt" "tls-auth-clients no"
     SSL_CERT_FILE=$folder/ours.crt sample "valkey:127.0.0.1:$port,tls" 1 || fail "a server by TLS"
     grep -q "tier valkey:" "$folder/told" || fail "nothing went to the server by TLS"
-    [ "$(left safe)" = 0 ] || fail "$(left safe) keys are left on the server by TLS"
 fi
 
 # --- a server is killed ---------------------------------------------------------------------------------------

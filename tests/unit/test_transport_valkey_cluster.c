@@ -307,6 +307,33 @@ static void a_replica_takes_the_place_of_its_master(void)
     munmap(data, BLOCK);
 }
 
+static void a_server_that_becomes_a_node_is_refused(void)
+{
+    char *data = pages(BLOCK);
+    void *store;
+    job   j;
+
+    module_start();
+    server_start(&nodes[0], NULL);
+    store = open_cluster(",timeout=100");
+    CHECK_INT(ops->reserve(store, 0, 1), USM_OK);
+    store_block(store, 0, data);
+    server_kill(&nodes[0]);
+    nodes[0].cluster_port = server_free_port();
+    server_restart(&nodes[0], options_of(0, ""));
+    job_set(&j, USM_TRANSFER_FETCH, 0, data);
+    CHECK_INT(job_run(store, &j), USM_E_IO);
+    for (int i = 0; i < 10000 && !strstr(j.reason, "node of a cluster, which it was not"); i++) {
+        module_sleep_ms(1); /* its first tries may have found no server */
+        CHECK_INT(job_run(store, &j), USM_E_IO);
+    }
+    CHECK_IN("node of a cluster, which it was not", j.reason);
+    ops->close(store);
+    module_clean();
+    server_kill(&nodes[0]);
+    munmap(data, BLOCK);
+}
+
 /* Each key goes to the node that has its slot, and its temporary name too. */
 static void values_by_name_go_to_their_nodes(void)
 {
@@ -342,6 +369,7 @@ static const plain_case cases[] = {
     CASE(a_cluster_is_followed),
     CASE(each_master_is_a_place),
     CASE(a_replica_takes_the_place_of_its_master),
+    CASE(a_server_that_becomes_a_node_is_refused),
     CASE(values_by_name_go_to_their_nodes),
     {NULL, NULL},
 };

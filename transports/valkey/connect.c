@@ -191,6 +191,9 @@ static usm_status join_cluster(usm_valkey_server *v)
     /* What a server had that was restarted may be another's by now. */
     if (usm_load_relaxed(&s->is_cluster) && !v->is_reborn)
         return USM_OK;
+    if (!usm_load_relaxed(&s->is_cluster) && v->has_answer) /* blocks have other keys by now */
+        return fail(v, USM_E_IO,
+                    "it is a node of a cluster, which it was not when it was first used");
     st = ask_for_slots(v, v->name);
     if (st != USM_OK)
         return st;
