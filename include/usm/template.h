@@ -43,7 +43,9 @@
  * Counts are elements or rows, sizes are bytes.  Templates are thread-safe, and
  * must be destroyed before their team.  A template of a team of ranks is used as
  * usm_parallel() is: every rank makes the same calls, `in` and `out` are those of
- * the rank `home`, and other ranks may pass NULL for them. */
+ * the rank `home`, and other ranks may pass NULL for them.  If a call fails on one
+ * rank, it fails on all, except that home alone knows when it cannot take what
+ * the last launch gave. */
 #ifndef USM_TEMPLATE_H
 #define USM_TEMPLATE_H
 
@@ -142,12 +144,10 @@ typedef struct usm_template_result {
     }
 
 /** Says whether a run is possible, without running it.
- *   USM_E_INVALID        count 0; a halo of more rows than there are; no input,
- *                        output or parameter where one is needed; steps of a
- *                        stencil whose types differ
- *   USM_E_SIZE           more bytes than an address can express
- *   USM_E_NOT_SUPPORTED  ITERATE over ranks: only the home rank knows when it has
- *                        settled */
+ *   USM_E_INVALID  count 0; a halo of more rows than there are; no input, output
+ *                  or parameter where one is needed; steps of a stencil whose types
+ *                  differ
+ *   USM_E_SIZE     more bytes than an address can express */
 USM_API USM_NODISCARD usm_status usm_template_check(const usm_template          *t,
                                                     const usm_template_run_desc *run);
 /** Runs the template and waits for it.  `result` may be NULL.  After a failure
@@ -179,6 +179,8 @@ typedef struct usm_pipeline_desc {
     usm_pipeline_fn      source; /**< fills the input of the first stage, batch by batch      */
     usm_pipeline_fn      sink;   /**< takes the output of the last one                        */
     void                *user;
+    uint32_t             home; /**< teams of ranks: the rank whose source and sink are called;
+                                    others may pass NULL for them */
 } usm_pipeline_desc;
 #define USM_PIPELINE_DESC_INIT                                                                     \
     {                                                                                              \
@@ -186,10 +188,9 @@ typedef struct usm_pipeline_desc {
     }
 
 /** Runs a pipeline and waits for it.
- *   USM_E_INVALID        no stage; a stage of another kind or team; an output that
- *                        is not of the size of the next input; no source or sink
- *   USM_E_NOT_SUPPORTED  a team of ranks
- *   USM_E_CANCELLED      source or sink returned false */
+ *   USM_E_INVALID    no stage; a stage of another kind or team; an output that is not
+ *                    of the size of the next input; no source or sink
+ *   USM_E_CANCELLED  source or sink returned false */
 USM_API USM_NODISCARD usm_status usm_pipeline_run(const usm_pipeline_desc *desc);
 
 USM_END_DECLS

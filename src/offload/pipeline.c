@@ -6,7 +6,9 @@
  * written while the other is read.
  *
  *     source  | 0 1 |  stage 0  | 0 1 |  stage 1  | 0 1 |  sink
- */
+ *
+ * Over ranks every rank makes the launches of all rounds, and one has the batches, the source and
+ * the sink.  When these end the run there, the launches of the next round fail on all ranks. */
 #include "offload/template.h"
 
 #include "base/os.h"
@@ -25,6 +27,9 @@ typedef struct pipeline {
     stage                   *stages;
     unsigned char           *memory; /* all boundaries */
     size_t                  *at;     /* by boundary: where its two batches begin */
+    const usm_team          *team;
+    bool                     is_home;
+    bool                     has_failed; /* a launch, which all ranks know */
 } pipeline;
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -59,23 +64,37 @@ static usm_status check_stage(const usm_pipeline_desc *d, size_t k)
     return USM_OK;
 }
 
-static usm_status check(const usm_pipeline_desc *d)
+/* Finds the team, without which other ranks cannot be told of a mistake. */
+static usm_status check_team(pipeline *p)
 {
-    usm_status st =
+    const usm_pipeline_desc *d = p->desc;
+    usm_status               st =
         usm__struct_check("usm_pipeline_run", "desc", d, sizeof *d, "USM_PIPELINE_DESC_INIT");
 
     if (st != USM_OK)
         return st;
-    if (d->nstages == 0 || !d->stages || d->count == 0)
-        return usm__fail(USM_E_INVALID, "a pipeline needs at least one stage and one element");
-    if (!d->source || !d->sink)
+    if (d->nstages == 0 || !d->stages)
+        return usm__fail(USM_E_INVALID, "a pipeline needs at least one stage");
+    st = usm__template_is(d->stages[0]);
+    if (st != USM_OK)
+        return st;
+    p->team    = d->stages[0]->team;
+    p->is_home = usm__template_is_home(p->team, d->home);
+    return USM_OK;
+}
+
+static usm_status check(const pipeline *p)
+{
+    const usm_pipeline_desc *d  = p->desc;
+    usm_status               st = USM_OK;
+
+    if (d->count == 0)
+        return usm__fail(USM_E_INVALID, "a pipeline needs at least one element");
+    if (p->is_home && (!d->source || !d->sink))
         return usm__fail(USM_E_INVALID, "a pipeline needs a source and a sink; %s is NULL",
                          d->source ? "sink" : "source");
     for (size_t k = 0; k < d->nstages && st == USM_OK; k++)
         st = check_stage(d, k);
-    if (st == USM_OK && d->stages[0]->team->ranks)
-        return usm__fail(USM_E_NOT_SUPPORTED,
-                         "pipelines run on the devices of one process; use a team without `ranks`");
     return st;
 }
 
@@ -87,8 +106,11 @@ static size_t element_of(const usm_pipeline_desc *d, size_t boundary)
                                  : d->stages[d->nstages - 1]->out_size;
 }
 
+/* NULL: another rank has it. */
 static void *batch_at(const pipeline *p, size_t boundary, uint64_t batch)
 {
+    if (!p->is_home)
+        return NULL;
     return p->memory + p->at[boundary] +
            (batch % 2) * (size_t)p->batch * element_of(p->desc, boundary);
 }
@@ -118,13 +140,14 @@ static usm_status make(pipeline *p)
             __builtin_add_overflow(size, (two + 127) & ~(size_t)127, &size))
             return usm__fail(USM_E_SIZE, "batches of %" PRIu64 " elements are too large", p->batch);
     }
-    p->memory = usm__heap_alloc(size);
-    if (!p->stages || !p->at || !p->memory)
+    p->memory = p->is_home ? usm__heap_alloc(size) : NULL;
+    if (!p->stages || !p->at || (p->is_home && !p->memory))
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the batches of a pipeline");
     for (size_t k = 0; k < d->nstages; k++) {
         stage *s = &p->stages[k];
 
         s->desc      = (usm_template_run_desc)USM_TEMPLATE_RUN_DESC_INIT;
+        s->desc.home = d->home;
         s->run.t     = d->stages[k];
         s->run.desc  = &s->desc;
         s->run.param = d->params ? d->params[k] : NULL;
@@ -144,10 +167,26 @@ static void discard(pipeline *p)
 static usm_status call(usm_pipeline_fn fn, const char *what, pipeline *p, size_t boundary,
                        uint64_t batch)
 {
-    if (fn(batch_at(p, boundary, batch), batch * p->batch, size_of(p, batch), p->desc->user))
+    if (!p->is_home ||
+        fn(batch_at(p, boundary, batch), batch * p->batch, size_of(p, batch), p->desc->user))
         return USM_OK;
     return usm__fail(USM_E_CANCELLED, "the %s of a pipeline ended it at batch %" PRIu64, what,
                      batch);
+}
+
+static bool has_batch(const pipeline *p, size_t k, uint64_t round)
+{
+    return k <= round && round - k < p->nbatches;
+}
+
+/* The other ranks' launches of this round, from stage k on, fail as this rank has. */
+static usm_status refuse(const pipeline *p, usm_status st, uint64_t round, size_t k)
+{
+    uint64_t launches = 0;
+
+    for (; k < p->desc->nstages; k++)
+        launches += has_batch(p, k, round);
+    return usm__template_refuse(p->team, st, launches);
 }
 
 /* Starts the stages that have a batch in this round. */
@@ -159,12 +198,29 @@ static usm_status start(pipeline *p, uint64_t round)
         stage   *s     = &p->stages[k];
         uint64_t batch = round - k;
 
-        if (k > round || batch >= p->nbatches)
+        if (!has_batch(p, k, round))
             continue;
         s->run.in  = (usm__template_data){batch_at(p, k, batch), NULL, 0};
         s->run.out = (usm__template_data){batch_at(p, k + 1, batch), NULL, 0};
         st = usm__template_start_map(&s->run, batch * p->batch, size_of(p, batch), &s->launch);
+        if (st == USM_OK)
+            continue;
+        p->has_failed = true;
+        st            = refuse(p, st, round, k + 1);
     }
+    return st;
+}
+
+/* The source fills a batch for the next round, the sink takes one of the round before. */
+static usm_status call_both(pipeline *p, uint64_t round)
+{
+    const usm_pipeline_desc *d  = p->desc;
+    usm_status               st = USM_OK;
+
+    if (round + 1 < p->nbatches)
+        st = call(d->source, "source", p, 0, round + 1);
+    if (st == USM_OK && round >= d->nstages)
+        st = call(d->sink, "sink", p, d->nstages, round - d->nstages);
     return st;
 }
 
@@ -174,41 +230,44 @@ static usm_status finish(pipeline *p, usm_status st)
     for (size_t k = 0; k < p->desc->nstages; k++) {
         stage            *s      = &p->stages[k];
         usm_parallel_run *launch = s->launch;
+        usm_status        own    = USM_OK;
 
         s->launch = NULL;
         if (launch && st == USM_OK)
-            st = usm__template_finish(&s->run, launch);
+            own = usm__template_finish(&s->run, launch);
         else if (launch)
-            usm__quietly(usm__template_finish(&s->run, launch));
+            usm__quietly(own = usm__template_finish(&s->run, launch));
+        p->has_failed = p->has_failed || own != USM_OK;
+        st            = st == USM_OK ? own : st;
     }
     return st;
 }
 
 static usm_status run(pipeline *p)
 {
-    const usm_pipeline_desc *d  = p->desc;
-    usm_status               st = call(d->source, "source", p, 0, 0);
+    usm_status st = call(p->desc->source, "source", p, 0, 0);
+    uint64_t   r  = 0;
 
-    for (uint64_t r = 0; r < p->nbatches + d->nstages && st == USM_OK; r++) {
+    for (; r < p->nbatches + p->desc->nstages && st == USM_OK; r++) {
         st = start(p, r);
-        if (st == USM_OK && r + 1 < p->nbatches)
-            st = call(d->source, "source", p, 0, r + 1);
-        if (st == USM_OK && r >= d->nstages)
-            st = call(d->sink, "sink", p, d->nstages, r - d->nstages);
+        if (st == USM_OK)
+            st = call_both(p, r);
         st = finish(p, st);
     }
-    return st;
+    return st == USM_OK || p->has_failed ? st : refuse(p, st, r, 0);
 }
 
 usm_status usm_pipeline_run(const usm_pipeline_desc *desc)
 {
     pipeline   p  = {.desc = desc};
-    usm_status st = check(desc);
+    usm_status st = check_team(&p);
 
+    if (st != USM_OK)
+        return st;
+    st = check(&p);
     if (st == USM_OK)
         st = make(&p);
-    if (st == USM_OK)
-        st = run(&p);
+    st = st == USM_OK ? run(&p) : usm__template_refuse(p.team, st, 1);
     usm__quietly(discard(&p));
     return st;
 }

@@ -61,6 +61,9 @@ typedef struct usm__ranks_figures {
  * other ranks than the one that grants. */
 uint32_t usm__ranks_get_figures(usm__ranks_launch *launch, usm__ranks_figures *members,
                                 uint32_t cap, usm__schedule_stats *stats);
+/* After a launch that succeeded, on every rank: the first 8 bytes, or as many as it has, of the first
+ * argument that was merged.  Other ranks than home have no other result of a launch. */
+uint64_t usm__ranks_merged(const usm__ranks_launch *launch);
 /* After `over` was called.  NULL is fine. */
 void usm__ranks_release(usm__ranks_launch *launch);
 
@@ -128,6 +131,7 @@ typedef struct usm__ranks_home {
     char        ***kept;    /* by argument that is read and written, by USM__WIRE_PIECE bytes */
     unsigned char *message; /* room for one message */
     usm_list       copies;  /* guarded by usm__ranks_all.lock */
+    uint64_t       merged;  /* the first 8 bytes of the first result */
     usm_status     status;
     char           reason[USM__RANKS_STORY];
 } usm__ranks_home;

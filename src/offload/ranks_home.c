@@ -352,7 +352,8 @@ static void take_counts(usm__ranks_launch *l, const usm__wire *msg)
 
 /* ---- the end ---------------------------------------------------------------------------- */
 
-static usm_status finish(usm__ranks_launch *l, size_t arg)
+/* Takes the result of an argument to where the program expects it, and its beginning to all ranks. */
+static usm_status finish(usm__ranks_launch *l, size_t arg, bool is_first)
 {
     size_t     size  = l->plan->desc.args[arg].size;
     usm__piece piece = {0};
@@ -361,21 +362,27 @@ static usm_status finish(usm__ranks_launch *l, size_t arg)
     if (st != USM_OK)
         return st;
     usm__tree_finish(l->home.trees[arg], piece.ptr);
+    if (is_first)
+        memcpy(&l->home.merged, piece.ptr,
+               size < sizeof l->home.merged ? size : sizeof l->home.merged);
     return usm__bytes_local.close(l->plan, arg, 0, USM_READ_WRITE, &piece, USM_OK);
 }
 
 static void settle(usm__ranks_launch *l)
 {
-    usm__wire msg = {.op = USM__WIRE_SETTLED};
+    usm__wire msg      = {.op = USM__WIRE_SETTLED};
+    bool      is_first = true;
 
     for (size_t i = 0; l->home.status == USM_OK && i < l->plan->desc.nargs; i++)
         if (l->home.trees[i]) {
-            usm_status st = finish(l, i);
+            usm_status st = finish(l, i, is_first);
 
+            is_first = false;
             if (st != USM_OK)
                 fail(l, st);
         }
     msg.status = l->home.status;
+    msg.a      = l->home.merged;
     msg.bytes  = (const unsigned char *)l->home.reason;
     msg.size   = (uint32_t)strnlen(l->home.reason, sizeof l->home.reason - 1);
     usm__mutex_lock(&usm__ranks_all.lock);

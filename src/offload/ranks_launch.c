@@ -780,6 +780,16 @@ void usm__ranks_cancel(usm__ranks_launch *l)
     usm__mutex_unlock(&usm__ranks_all.lock);
 }
 
+uint64_t usm__ranks_merged(const usm__ranks_launch *l)
+{
+    uint64_t merged;
+
+    usm__mutex_lock(&usm__ranks_all.lock);
+    merged = l->worker.merged;
+    usm__mutex_unlock(&usm__ranks_all.lock);
+    return merged;
+}
+
 void usm__ranks_release(usm__ranks_launch *l)
 {
     if (!l)

@@ -157,7 +157,7 @@ static void end(usm__master *m)
     unsigned char  bare[USM__WIRE_FIGURES + USM__RANKS_STORY];
     size_t         reason = strnlen(m->reason, sizeof m->reason - 1), size;
     uint32_t       n      = m->params.ledger.nworkers;
-    usm__wire      msg    = {.op = USM__WIRE_END, .status = m->status};
+    usm__wire      msg    = {.op = USM__WIRE_END, .status = m->status, .a = m->merged};
     unsigned char *bytes;
 
     if (m->phase == USM__MASTER_ENDED)
@@ -480,6 +480,7 @@ static void receive_settled(usm__master *m, uint32_t from, const usm__wire *msg)
 {
     if (m->phase != USM__MASTER_SETTLES || from != m->params.home)
         return;
+    m->merged = msg->a;
     if (msg->status != USM_OK) {
         m->status = failure_of(msg);
         copy_message(m->reason, msg);

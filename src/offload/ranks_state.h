@@ -102,6 +102,7 @@ typedef struct usm__master {
     uint64_t           cut;
     uint64_t   next_ns, notified_ns, notified_done; /* next_ns: when to ask the scheduler; told: of
                                                        PROGRESS */
+    uint64_t   merged;                              /* as the data's rank has said at the end */
     usm_status status;
     char       reason[USM__RANKS_STORY];
 } usm__master;
@@ -146,6 +147,7 @@ typedef struct usm__worker {
     size_t             room;
     bool               is_urgent; /* one of them reports that something was found */
     bool               is_over;
+    uint64_t           merged; /* from END: what usm__ranks_merged() returns */
     usm_status         status;
     char               reason[USM__RANKS_STORY];
     usm_parallel_stats stats;

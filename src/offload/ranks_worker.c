@@ -167,6 +167,7 @@ static void end_all(usm__worker *w, const usm__wire *msg)
     w->stats.duplicated  = usm_get_le(msg->bytes + 16, 8);
     w->stats.dropped     = usm_get_le(msg->bytes + 24, 8);
     w->spread_ns         = usm_get_le(msg->bytes + 32, 8);
+    w->merged            = msg->a;
     usm__worker_end(w, msg->status > 0 ? USM_E_INVALID : (usm_status)msg->status, reason);
 }
 

@@ -8,7 +8,9 @@
  *     pipeline.c        several maps behind each other
  *
  * A run is one launch or several of usm_parallel(), so everything about chunks, failures and ranks
- * is there. */
+ * is there.  Over ranks each makes the same launches; memory between them is allocated by the rank
+ * of the data only.  A failure outside of a launch is reported by usm__template_refuse(), or the
+ * other ranks would wait in theirs. */
 #ifndef USM_OFFLOAD_TEMPLATE_H
 #define USM_OFFLOAD_TEMPLATE_H
 
@@ -67,8 +69,16 @@ typedef struct usm__template_run {
     const usm_template_run_desc *desc;
     usm__template_data           in, out;
     const void                  *param;
+    bool                         is_home; /* the data are here; always, on one process */
+    uint64_t                     merged;  /* over ranks: usm__ranks_merged() of the last launch */
     usm_template_result          result;
 } usm__template_run;
+
+/* Whether a run's data are those of this process. */
+bool usm__template_is_home(const usm_team *team, uint32_t home);
+/* Makes the next launches of the other ranks fail as this rank has, with this thread's error
+ * message.  Returns the status. */
+usm_status usm__template_refuse(const usm_team *team, usm_status status, uint64_t launches);
 
 /* Makes one launch of `kernel` over [offset, offset + rows) rows of `width` items (0: of none, so in
  * one dimension). */

@@ -11,6 +11,7 @@
  *                                                       with what is before it
  *
  * So what is joined with what depends on the number of elements alone. */
+#include "offload/ranks.h"
 #include "offload/template.h"
 
 #include "base/inline/plural.h"
@@ -94,6 +95,8 @@ usm_status usm__template_finish(usm__template_run *run, usm_parallel_run *launch
     run->result.launches++;
     run->result.chunks += stats.chunks;
     run->result.rescheduled += stats.rescheduled;
+    if (st == USM_OK && launch->launch)
+        run->merged = usm__ranks_merged(launch->launch);
     usm__quietly(usm_parallel_release(launch));
     return st;
 }
@@ -107,6 +110,18 @@ usm_status usm__template_launch(usm__template_run *run, usm_team_kernel *kernel,
     usm_status        st      = start(run, kernel, offset, size, args, nargs, &launch);
 
     return st == USM_OK ? usm__template_finish(run, launch) : st;
+}
+
+bool usm__template_is_home(const usm_team *team, uint32_t home)
+{
+    return !team->ranks || usm__ranks_is_home(team->ranks, home);
+}
+
+usm_status usm__template_refuse(const usm_team *team, usm_status status, uint64_t launches)
+{
+    for (; team->ranks && launches > 0; launches--)
+        usm__ranks_refuse(team->ranks, status);
+    return status;
 }
 
 static uint64_t leaves_of(uint64_t n)
@@ -179,13 +194,18 @@ static usm_status join_leaves(usm__template_run *run, usm_team_kernel *kernel,
 
 static usm_status allocate(const usm__template_run *run, uint64_t n, usm__template_data *data)
 {
-    *data = (usm__template_data){.host = usm__heap_alloc((size_t)n * run->t->out_size)};
+    *data = (usm__template_data){NULL, NULL, 0};
+    if (!run->is_home)
+        return USM_OK;
+    data->host = usm__heap_alloc((size_t)n * run->t->out_size);
     if (data->host)
         return USM_OK;
-    return usm__fail(USM_E_NO_MEMORY,
-                     "no host memory for %" PRIu64 " elements between the launches of template "
-                     "'%s'",
-                     n, run->t->name);
+    return usm__template_refuse(run->t->team,
+                                usm__fail(USM_E_NO_MEMORY,
+                                          "no host memory for %" PRIu64
+                                          " elements between the launches of template '%s'",
+                                          n, run->t->name),
+                                1);
 }
 
 static usm_status run_map_reduce(usm__template_run *run)
@@ -263,8 +283,8 @@ static usm_status run_search(usm__template_run *run)
     usm_status          st         = over_leaves(run, t->kernel, args, 5, elements, n);
     usm_access          access;
 
-    if (st != USM_OK || (!run->out.host && !run->out.buffer))
-        return st; /* a rank that is not home */
+    if (st != USM_OK || !run->is_home)
+        return st;
     if (found[0] < 0)
         found[0] = found[1];
     if (run->out.host) {
@@ -283,11 +303,6 @@ static usm_status run_search(usm__template_run *run)
 
 static usm_status check_rows(const usm_template *t, const usm_template_run_desc *d)
 {
-    if (t->kind == USM_TEMPLATE_ITERATE && t->team->ranks)
-        return usm__fail(USM_E_NOT_SUPPORTED,
-                         "template '%s' iterates, and only the home rank knows whether it has "
-                         "settled; use a team without `ranks`",
-                         t->name);
     if (t->radius > d->count)
         return usm__fail(USM_E_INVALID,
                          "template '%s': a halo of %zu %s is larger than the array of %" PRIu64
@@ -304,7 +319,7 @@ static usm_status check_rows(const usm_template *t, const usm_template_run_desc 
 
 static usm_status check_places(const usm_template *t, const usm_template_run_desc *d)
 {
-    bool elsewhere = t->team->ranks; /* usm_parallel() knows which rank has the data */
+    bool elsewhere = !usm__template_is_home(t->team, d->home);
 
     if ((d->in && d->in_buffer) || (d->out && d->out_buffer))
         return usm__fail(USM_E_INVALID, "template '%s': %s and %s_buffer are both set", t->name,
@@ -323,15 +338,13 @@ static usm_status check_places(const usm_template *t, const usm_template_run_des
     return USM_OK;
 }
 
-usm_status usm_template_check(const usm_template *t, const usm_template_run_desc *d)
+static usm_status check(const usm_template *t, const usm_template_run_desc *d)
 {
     const usm__template_kind *kind;
     size_t                    most, bytes;
-    usm_status                st = usm__template_is(t);
+    usm_status                st =
+        usm__struct_check("usm_template_run", "run", d, sizeof *d, "USM_TEMPLATE_RUN_DESC_INIT");
 
-    if (st == USM_OK)
-        st = usm__struct_check("usm_template_run", "run", d, sizeof *d,
-                               "USM_TEMPLATE_RUN_DESC_INIT");
     if (st != USM_OK)
         return st;
     kind = usm__template_kind_of(t->kind);
@@ -353,6 +366,13 @@ usm_status usm_template_check(const usm_template *t, const usm_template_run_desc
     if (kind->has_rows)
         st = check_rows(t, d);
     return st == USM_OK ? check_places(t, d) : st;
+}
+
+usm_status usm_template_check(const usm_template *t, const usm_template_run_desc *d)
+{
+    usm_status st = usm__template_is(t);
+
+    return st == USM_OK ? check(t, d) : st;
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */
@@ -380,17 +400,21 @@ usm_status usm_template_run(usm_template *t, const usm_template_run_desc *desc,
                             usm_template_result *result)
 {
     usm__template_run run = {.t = t, .desc = desc, .result = USM_TEMPLATE_RESULT_INIT};
-    usm_status        st  = usm_template_check(t, desc);
+    usm_status        st  = usm__template_is(t);
 
+    if (st != USM_OK)
+        return st;
+    st = check(t, desc);
     if (st == USM_OK && result)
         st = usm__struct_check("usm_template_run", "result", result, sizeof *result,
                                "USM_TEMPLATE_RESULT_INIT");
     if (st != USM_OK)
-        return st;
-    run.in    = (usm__template_data){(void *)(uintptr_t)desc->in, desc->in_buffer, 0};
-    run.out   = (usm__template_data){desc->out, desc->out_buffer, 0};
-    run.param = desc->param;
-    st        = run_kind(&run);
+        return usm__template_refuse(t->team, st, 1);
+    run.in      = (usm__template_data){(void *)(uintptr_t)desc->in, desc->in_buffer, 0};
+    run.out     = (usm__template_data){desc->out, desc->out_buffer, 0};
+    run.param   = desc->param;
+    run.is_home = usm__template_is_home(t->team, desc->home);
+    st          = run_kind(&run);
     if (st == USM_OK && result) {
         run.result.struct_size = result->struct_size;
         *result                = run.result;

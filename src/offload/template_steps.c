@@ -4,7 +4,8 @@
  * copies it where a device does not use host memory.
  *
  * An iteration has settled when no chunk of a step has an element that moves: each chunk has an
- * int32 of its own, and the sum of all is 0. */
+ * int32 of its own, and the sum of all is 0.  Over ranks the sum comes to each with the end of the
+ * launch, so all make the same number of steps. */
 #include "offload/template.h"
 
 #include "base/os.h"
@@ -51,18 +52,22 @@ static usm_status create_other(const usm__template_run *run, size_t size, usm__t
 {
     usm_buffer_desc d = USM_BUFFER_DESC_INIT;
 
-    *other = (usm__template_data){NULL, NULL, 0};
+    usm_status st = USM_OK;
+
+    if (!run->is_home)
+        return USM_OK;
     if (run->out.buffer) {
         d.size = size;
         d.name = run->t->name;
-        return usm_buffer_create(run->t->team->members[0].context, &d, &other->buffer);
+        st     = usm_buffer_create(run->t->team->members[0].context, &d, &other->buffer);
+    } else {
+        other->host = usm__heap_alloc(size);
+        if (!other->host)
+            st = usm__fail(USM_E_NO_MEMORY,
+                           "no host memory for the second array of template '%s', %zu bytes",
+                           run->t->name, size);
     }
-    other->host = usm__heap_alloc(size);
-    if (other->host)
-        return USM_OK;
-    return usm__fail(USM_E_NO_MEMORY,
-                     "no host memory for the second array of template '%s', %zu bytes",
-                     run->t->name, size);
+    return st == USM_OK ? USM_OK : usm__template_refuse(run->t->team, st, 1);
 }
 
 static void destroy_other(usm__template_data *other)
@@ -96,7 +101,7 @@ static usm_status copy(const usm__template_run *run, const usm__template_data *f
 {
     if (from->buffer)
         return copy_buffer(run->out.buffer, from->buffer, size);
-    if (from->host) /* always, after a second step */
+    if (from->host) /* of the rank of the data always, after a second step */
         memcpy(run->out.host, from->host, size);
     return USM_OK;
 }
@@ -119,6 +124,14 @@ static usm_status run_stencil(usm__template_run *run, usm__template_data other)
     return st;
 }
 
+/* moving: what this rank has of it, all of it on one process. */
+static bool has_settled(const usm__template_run *run, int32_t moving)
+{
+    if (run->t->team->ranks)
+        memcpy(&moving, &run->merged, sizeof moving);
+    return moving == 0;
+}
+
 static usm_status run_iterate(usm__template_run *run, usm__template_data other, size_t size)
 {
     usm__template_data from = run->in;
@@ -131,7 +144,7 @@ static usm_status run_iterate(usm__template_run *run, usm__template_data other, 
 
         st                     = make_step(run, from, to, &moving);
         from                   = to;
-        run->result.is_settled = st == USM_OK && moving == 0;
+        run->result.is_settled = st == USM_OK && has_settled(run, moving);
     } while (st == USM_OK && !run->result.is_settled && run->result.steps != run->desc->steps);
     is_in_other = run->result.steps % 2 == 0;
     return st == USM_OK && is_in_other ? copy(run, &other, size) : st;

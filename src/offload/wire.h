@@ -22,8 +22,9 @@
  *     CANCEL    any > master
  *     PROGRESS  master > all     a done, b chunks, c rescheduled; bytes: 8 a member, indices done
  *     SETTLE    master > home    all is done: finalize, that is merge the private copies
- *     SETTLED   home > master    status; bytes: the error message
- *     END       master > all     status; bytes: chunks, rescheduled, duplicated, dropped, ns from
+ *     SETTLED   home > master    status, a: the first 8 bytes of the first argument that was merged;
+ *                                bytes: the error message
+ *     END       master > all     status, a: as in SETTLED; bytes: chunks, rescheduled, duplicated, dropped, ns from
  *                                the first end of a member to the last, 8 bytes each; as many
  *                                members (USM__WIRE_MEMBER) as index says; the error message
  *     FETCH     worker > home    index argument, a offset, b length, request; flags
