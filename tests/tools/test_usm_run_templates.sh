@@ -99,6 +99,35 @@ gives uneven master_worker ', "grain": 2' u32 "1 2 2 2 3 3"
 gives halve iterate '' u32 "1 2 3 2 2 3"
 gives halve iterate ', "steps": 1' u32 "1 2 3 2 2 3"
 
+# pipeline FIELDS [STAGE...]: the same for a pipeline of these stages, each in a line of its own
+pipeline()
+{
+    fields=$1
+    shift
+    cat <<END
+{
+    "nodes": [
+        {"name": "in", "kind": "input", "data": {"numbers": [1, 2, 3, 4, 5, 6], "type": "u32"}},
+        {"name": "line", "kind": "pipeline"$fields, "output": {"print": "u32"}, "stages": [
+            $(printf '{%s}' "$1")
+            $([ $# = 1 ] || printf ',{%s}\n' "$2")
+        ]}
+    ],
+    "edges": [["in", "line"]]
+}
+END
+}
+seven='"param": {"numbers": [7], "type": "u32"}'
+for batch in '' ', "batch": 1' ', "batch": 4' ', "batch": 99'; do
+    pipeline "$batch" "$(code_of twice), $seven" "$(code_of uneven), \"kind\": \"master_worker\"" >app.json
+    if [ $is_native = 1 ]; then
+        expect 0 "a pipeline$batch" app.json
+    else
+        expect 0 "a pipeline$batch" app.json --resume kept_line
+    fi
+    [ "$(cat out)" = "3 4 4 4 5 5" ] || fail "prints '$(cat out)'"
+done
+
 cat >app.json <<END
 {
     "nodes": [
@@ -138,6 +167,25 @@ refuse sum map_reduce ', "width": 3' "has no rows"
 refuse sum map_reduce ', "count": 3' "'count' is for templates without 'in'"
 refuse count map '' "has no 'in', so it needs a 'count'"
 refuse sum map_reduce ', "stride": 3' "has no field 'stride'"
+# refuse_line FIELDS FIRST SECOND LINE WORDS
+refuse_line()
+{
+    pipeline "$1" "$2" "$3" >app.json
+    expect 1 "a pipeline of $2 and $3" app.json --dry-run
+    says err "app.json:$4: $5"
+}
+refuse_line '' "$(code_of twice), $seven" "$(code_of prefix), \"kind\": \"scan\"" 6 \
+    "node 'line': stage 1 is of kind 'scan'; the stages of a pipeline are maps or master_workers"
+refuse_line '' "$(code_of count)" "$(code_of twice), $seven" 5 "node 'line': stage 0 has no 'in'"
+[ $is_native = 1 ] && whose="a template of a library" || whose="a stage"
+refuse_line '' "$(code_of twice), $seven, \"steps\": 2" "$(code_of uneven)" 5 "$whose has no field 'steps'"
+refuse_line ', "batch": 0' "$(code_of twice), $seven" "$(code_of uneven), \"kind\": \"master_worker\"" 4 "'batch' must be a whole number"
+pipeline '' "$(code_of twice), $seven" | sed 's/"stages": \[/"stages": [], "step": [/' >app.json
+expect 1 "a pipeline without stages" app.json -n
+says err "app.json:4: node 'line' has no 'stages'"
+pipeline '' "$(code_of twice), $seven" | sed 's/\[1, 2, 3, 4, 5, 6\], "type": "u32"/[1, 2, 3], "type": "u16"/' >app.json
+expect 1 "a pipeline of no whole number of elements" app.json -n
+says err "app.json:4: node 'line' reads 6 bytes: they are not a whole number of elements of 4 bytes"
 if [ $is_native = 1 ]; then
     refuse twice map '' "'param' has 0 bytes, and the parameter 4"
     refuse sum map '' "is of the kind map, and the template 'sum' of the library of the kind map_reduce"
@@ -146,6 +194,8 @@ if [ $is_native = 1 ]; then
     says err "usm_template_mus"
 else
     refuse sum map '' "node 'sum' has 2 bodies; the kind map has 1"
+    refuse_line '' '"in": "u32", "out": "u64", "body": "return x;"' "$(code_of twice), $seven" 6 \
+        "node 'line': stage 1 reads elements of 4 bytes, and the stage before it gives some of 8"
     refuse twice map_reduce '' "node 'twice' has 1 body; the kind map_reduce has 2, an array of texts"
     node sum map_reduce '' u64 | sed 's/return a + b/return a +/' >app.json
     expect 1 "a body that does not compile" app.json -n

@@ -9,6 +9,7 @@
  *     build.c    kernels and the graph of libusm
  *     remote.c   what a unit elsewhere has to know of the app, and the app that it makes of that
  *     template.c nodes that are templates
+ *     pipeline.c those that are several maps behind each other
  *     types.c    kinds of nodes that users add
  *     show.c     progress and the dot text
  *     simulate.h what would happen on another machine
@@ -71,6 +72,12 @@ typedef struct app_template {
     uint64_t              count; /* as the file says; 0: it does not */
     usm_template         *built;
     struct app           *app;
+    bool                  is_stage; /* of a pipeline */
+    char                  stage_name[80];
+    bool                  is_pipeline; /* then it has these, and of the above only `run.count` */
+    struct app_node      *stages;
+    size_t                nstages;
+    uint64_t              batch; /* elements; 0: the file does not say */
 } app_template;
 
 typedef struct app_node {
@@ -208,7 +215,15 @@ bool read_template(app *a, app_node *n);
 bool hash_template(app *a, const app_node *n, usm__hash *hash);
 /* Builds them, and finds the sizes of what they give. */
 bool build_templates(app *a);
+bool build_template(app *a, app_node *n);
 void free_template(app_template *t);
+
+/* ---- pipeline.c: false, and the reason is reported */
+bool is_pipeline(const char *kind); /* reports nothing */
+bool read_pipeline(app *a, app_node *n);
+bool build_pipeline(app *a, app_node *n);
+/* bytes: what the nodes before give. */
+bool find_pipeline_size(app *a, app_node *n, uint64_t bytes);
 
 /* ---- types.c: false, and the reason is reported */
 bool read_typed_node(app *a, value at, const char *name, const char *kind);

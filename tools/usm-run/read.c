@@ -33,8 +33,9 @@ static bool read_kind(app *a, app_node *n)
             return true;
         }
     if (kind) {
-        n->tpl = need(calloc(1, sizeof *n->tpl));
-        if (template_kind(kind, &n->tpl->desc.kind)) {
+        n->tpl              = need(calloc(1, sizeof *n->tpl));
+        n->tpl->is_pipeline = is_pipeline(kind);
+        if (n->tpl->is_pipeline || template_kind(kind, &n->tpl->desc.kind)) {
             n->desc.kind = USM_NODE_CALL;
             return true;
         }
@@ -42,7 +43,7 @@ static bool read_kind(app *a, app_node *n)
     return mistake(
         a, kind ? member(n->at, "kind").at : n->at.at,
         "node '%s'%s%s%s: a kind is input, process, partition, merge or expandable, or a "
-        "template: map, map_reduce, stencil, scan, search, master_worker, iterate",
+        "template: map, map_reduce, stencil, scan, search, master_worker, iterate, pipeline",
         n->desc.name, kind ? " is of kind '" : " has no kind", kind ? kind : "", kind ? "'" : "");
 }
 
@@ -119,7 +120,7 @@ static bool is_known_kind(const char *kind)
     for (unsigned i = 0; i < sizeof kind_names / sizeof *kind_names; i++)
         if (strcmp(kind, kind_names[i]) == 0)
             return true;
-    return template_kind(kind, &ignored);
+    return is_pipeline(kind) || template_kind(kind, &ignored);
 }
 
 bool read_node(app *a, value at)
@@ -150,6 +151,8 @@ bool read_node(app *a, value at)
     known               = &a->nodes[a->nnodes++];
     if (!read_kind(a, known))
         return false;
+    if (known->tpl && known->tpl->is_pipeline)
+        return read_pipeline(a, known) && read_work(a, known);
     if (known->tpl)
         return read_template(a, known) && read_work(a, known);
     if (known->desc.kind != USM_NODE_INPUT)

@@ -19,9 +19,12 @@
 static const char *const text_keys[] = {"name",       "kind",   "in",     "out",   "body",  "head",
                                         "param_type", "radius", "param",  "width", "steps", "grain",
                                         "count",      "work",   "output", NULL};
-static const char *const library_keys[] = {"name",  "kind",  "library", "template",
-                                           "param", "width", "steps",   "grain",
-                                           "count", "work",  "output",  NULL};
+static const char *const library_keys[]       = {"name",  "kind",  "library", "template",
+                                                 "param", "width", "steps",   "grain",
+                                                 "count", "work",  "output",  NULL};
+static const char *const stage_text_keys[]    = {"kind", "in",         "out",   "body",
+                                                 "head", "param_type", "param", NULL};
+static const char *const stage_library_keys[] = {"kind", "library", "template", "param", NULL};
 
 bool template_kind(const char *name, usm_template_kind *kind)
 {
@@ -90,7 +93,9 @@ static bool read_text(app *a, app_node *n)
     const char   *head   = NULL;
     uint64_t      radius = 0;
     size_t        size;
-    bool          is_ok = check_keys(a, n->at, "a template", text_keys) && read_bodies(a, n);
+    bool          is_ok = check_keys(a, n->at, t->is_stage ? "a stage" : "a template",
+                            t->is_stage ? stage_text_keys : text_keys) &&
+                 read_bodies(a, n);
 
     is_ok &= get_type(a, n->at, "in", &t->desc.in_type, &t->desc.in_size);
     is_ok &= get_type(a, n->at, "out", &t->desc.out_type, &t->desc.out_size);
@@ -146,7 +151,8 @@ bool read_template(app *a, app_node *n)
     t->desc.struct_size = sizeof t->desc;
     t->run              = (usm_template_run_desc)USM_TEMPLATE_RUN_DESC_INIT;
     t->app              = a;
-    is_ok               = by_library ? check_keys(a, n->at, "a template of a library", library_keys)
+    is_ok               = by_library ? check_keys(a, n->at, "a template of a library",
+                                    t->is_stage ? stage_library_keys : library_keys)
                                      : read_text(a, n);
     is_ok               = is_ok && read_param(a, n);
     is_ok &= get_number(a, n->at, "width", 1, INT32_MAX, &width);
@@ -168,6 +174,9 @@ bool hash_template(app *a, const app_node *n, usm__hash *hash)
     usm__hash_text(hash, need(text));
     usm__hash_text(hash, n->tpl->head ? n->tpl->head : "");
     free(text);
+    for (size_t k = 0; k < n->tpl->nstages; k++)
+        if (!hash_template(a, &n->tpl->stages[k], hash))
+            return false;
     if (!json_is_string(library.json))
         return true;
     code = read_file(a, library, json_string_value(library.json), &size);
@@ -287,7 +296,11 @@ static bool find_size(app *a, app_node *n)
     if (n->desc.out_size)
         return true;
     n->desc.out_size = 1;
-    if (!bytes_before(a, n, &bytes) || !count_elements(a, n, bytes))
+    if (!bytes_before(a, n, &bytes))
+        return false;
+    if (t->is_pipeline)
+        return find_pipeline_size(a, n, bytes);
+    if (!count_elements(a, n, bytes))
         return false;
     t->run.in  = t->built->in_size ? (const void *)t : NULL; /* known when it runs */
     t->run.out = t;
@@ -330,7 +343,7 @@ static void name_kernel(const app_node *n, char *name, size_t size)
             *s = '_';
 }
 
-static bool build_template(app *a, app_node *n)
+bool build_template(app *a, app_node *n)
 {
     app_template *t = n->tpl;
 
@@ -361,7 +374,8 @@ bool build_templates(app *a)
 
     for (size_t i = 0; i < a->nnodes; i++)
         if (a->nodes[i].tpl)
-            is_ok &= build_template(a, &a->nodes[i]);
+            is_ok &= a->nodes[i].tpl->is_pipeline ? build_pipeline(a, &a->nodes[i])
+                                                  : build_template(a, &a->nodes[i]);
     for (size_t i = 0; i < a->nnodes && is_ok; i++)
         if (a->nodes[i].tpl)
             is_ok = find_size(a, &a->nodes[i]);
@@ -372,6 +386,9 @@ void free_template(app_template *t)
 {
     if (!t)
         return;
+    for (size_t k = 0; k < t->nstages; k++)
+        free_template(t->stages[k].tpl);
+    free(t->stages);
     usm_template_destroy(t->built);
     free(t->head);
     free(t->param);
