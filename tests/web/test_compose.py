@@ -34,6 +34,114 @@ def check_text(page):
         page.check(line and line >= 1, f"{wrong[:20]!r} is no JSON")
 
 
+def check_all_kinds(page):
+    """Apps with templates, servers and kinds of the user are written as they were read, and each of their fields is known."""
+    with open(os.path.join(ROOT, "samples", "templates", "heat.json"), encoding="utf-8") as file:
+        apps = [file.read(), sample("md5_server.json")]
+    nodes = [{"name": kind, "kind": kind, "library": "t.so", "template": kind, "param": {"from": "valkey:p", "size": 4},
+              "width": 4, "steps": 2, "grain": 8, "count": 9, "work": 1.5, "output": {"to": f"valkey:{kind}", "print": "u32"}}
+             for kind in ("map", "map_reduce", "stencil", "scan", "search", "master_worker", "iterate")]
+    nodes += [{"name": kind + "2", "kind": kind, "in": {"type": "struct s", "bytes": 12}, "out": "f64", "head": "s.h", "radius": 2,
+               "param_type": "f32", "body": ["return \"a\\n\";\n", "x"]} for kind in ("map_reduce", "iterate")]
+    nodes.append({"name": "line", "kind": "pipeline", "batch": 64, "output": {"file": "a"}, "stages": [
+        {"in": "u8", "out": "f32", "body": "return x;"}, {"library": "t.so", "template": "t", "kind": "master_worker"}]})
+    nodes += [{"name": "own", "kind": "brute_force", "kernels": ["k", "k"]},
+              {"name": "in", "kind": "input", "data": [{"from": "valkey:a:b", "size": 16}, {"hex": "00"}]}]
+    apps.append(page.run("return formatApp(parseJson(arguments[0])).text",
+                         json.dumps({"types": "kinds", "policy": "static", "stores": {"valkey": "h:1,tls"}, "nodes": nodes, "edges": []})))
+    for text in apps:
+        set_text(page, text)
+        page.check(page.run("return app.text") == text, f"it is written as it was read: {text[:60]}")
+        unknown = page.run("""const all = [];
+            nodesOf().forEach((n, i) => { view.choose({ node: i });
+                for (const e of document.querySelectorAll('#inspector small')) if (e.textContent.includes('does not know')) all.push(e.parentNode.dataset.field); });
+            view.choose(null);
+            return all;""")
+        page.check(unknown == [], f"fields that are not known: {unknown}")
+        page.check(page.run("return app.text") == text, "looking at nodes changes nothing")
+
+
+def change(page, selector, value):
+    page.run("const e = document.querySelector(arguments[0]); e.value = arguments[1]; e.dispatchEvent(new Event('change'));", selector, value)
+
+
+def press(page, text):
+    page.run("[...document.querySelectorAll('#palette button')].find(b => b.firstChild.data === arguments[0]).click()", text)
+
+
+def compose_templates(page, folder):
+    """Each template is right as the palette makes it; numbers go through two of them, are saved, opened and run."""
+    kinds = ["map", "map_reduce", "stencil", "scan", "search", "master_worker", "iterate", "pipeline"]
+    # In one script, so that it is checked once: each check compiles them all.
+    page.run("""const change = (selector, value) => { const e = document.querySelector(selector); e.value = value; e.dispatchEvent(new Event('change')); };
+        const press = text => [...document.querySelectorAll('#palette button')].find(b => b.firstChild.data === text).click();
+        document.getElementById('app-new').click();
+        press('Numbers');
+        change('.piece textarea', '1, 2, 3, 4');
+        arguments[0].forEach((kind, k) => {
+            press(kind);
+            change('#inspector [data-field=output] input', kind === 'search' ? 'i64' : 'f32');
+            connect(0, k + 1);
+        });
+        document.getElementById('check').dataset.state = 'asked';""", kinds)
+    checked(page, "good")
+    page.run("document.getElementById('app-new').click()")
+    press(page, "Numbers")
+    change(page, ".piece textarea", "1, 2, 3, 4")
+    press(page, "map")
+    change(page, "#inspector [data-field=body] textarea", "float two = 2.0f;\nreturn two * x + p;")
+    page.run("document.querySelector('#inspector [data-field=param] > button').click()")
+    change(page, "#inspector [data-field=param] textarea", "0.5")
+    press(page, "iterate")
+    change(page, "#inspector [data-field=kind] select", "map_reduce")
+    page.check(page.run("return [...document.querySelectorAll('#inspector [data-field=body] textarea')].map(e => e.value)")
+               == ["return x;", "return a + b;"], "another kind has other bodies")
+    page.run("const e = document.querySelectorAll('#inspector [data-field=body] textarea')[1]; e.value = 'return a * b;'; e.dispatchEvent(new Event('change'));")
+    change(page, "#inspector [data-field=output] input", "f32")
+    press(page, "pipeline")
+    change(page, "#inspector [data-field=batch] input", "3")
+    page.run("[...document.querySelectorAll('#inspector button')].find(b => b.textContent === 'Add a stage').click()")
+    page.run("const e = document.querySelectorAll('#inspector [data-field=body] textarea')[2]; e.value = 'return 3.0f * x;'; e.dispatchEvent(new Event('change'));")
+    page.run("[...document.querySelectorAll('#inspector button')].find(b => b.textContent === 'Remove stage 1').click()")
+    change(page, "#inspector [data-field=output] input", "f32")
+    page.run("document.getElementById('check').dataset.state = 'asked'; connect(0, 1); connect(1, 2); connect(1, 3)")
+    checked(page, "good")
+    page.run("save('product.json')")
+    page.wait("return app.path === 'product.json' && document.getElementById('app-state').textContent === 'saved'", "it is saved")
+    with open(os.path.join(folder, "product.json"), encoding="utf-8") as file:
+        text = file.read()
+    nodes = {n["name"]: n for n in json.loads(text)["nodes"]}
+    page.check(nodes["map"]["body"] == "float two = 2.0f;\nreturn two * x + p;" and nodes["map"]["param"] == {"numbers": [0.5], "type": "f32"},
+               f"the map: {nodes['map']}")
+    page.check(nodes["iterate"] == {"name": "iterate", "kind": "map_reduce", "in": "f32", "out": "f32", "body": ["return x;", "return a * b;"], "output": {"print": "f32"}}, f"what a change of kind left: {nodes['iterate']}")
+    page.run("return openApp('product.json')")
+    page.check(page.run("return app.text") == text and page.run("return app.saved") == text, "and is as it was saved")
+    page.check(nodes["pipeline"]["stages"] == [{"in": "f32", "out": "f32", "body": "return x;"}, {"in": "f32", "out": "f32", "body": "return 3.0f * x;"}]
+               and nodes["pipeline"]["batch"] == 3, f"the pipeline: {nodes['pipeline']}")
+    page.run("document.getElementById('run').dataset.state = ''; document.getElementById('app-run').click()")
+    run_state(page, "done")
+    page.wait("return document.getElementById('run-result').textContent.includes('7.5 13.5 19.5 25.5')", "the result is shown")
+
+
+def check_servers(page):
+    """Keys of data servers are shown and changed."""
+    set_text(page, sample("md5_server.json"))
+    page.run("view.choose({ node: 0 })")
+    shown = page.run("return [...document.querySelectorAll('.piece')].map(p => p.querySelector('select').value + ' ' + p.querySelector('input, textarea').value)")
+    page.check(shown == ["from valkey:md5:digest", "numbers 0, 475254"], f"the pieces: {shown}")
+    change(page, ".piece input", "valkey:other")
+    page.run("view.choose({ node: 3 })")
+    page.check(page.run("return document.querySelector('#inspector [data-field=to] input').value") == "valkey:md5:found", "where the result goes")
+    change(page, "#inspector [data-field=to] input", "valkey:x, y")
+    page.run("view.choose(null)")
+    change(page, "#inspector [data-field=store-valkey] input", "cache1:6380")
+    want = sample("md5_server.json")
+    for old, new in (("md5:digest", "other"), ("md5:found", "x, y"), ("127.0.0.1:6379", "cache1:6380")):
+        want = want.replace(old, new)
+    page.check(page.run("return app.text") == want, "only that is changed: " + page.run("return app.text"))
+    page.wait("return [...document.querySelectorAll('#check .fault')].some(e => e.textContent.includes('command line'))", "that usm-web has to know the server is told")
+
+
 def checked(page, state):
     page.wait("return document.getElementById('check').dataset.state === '" + state + "'", "the check says " + state)
 
@@ -56,9 +164,6 @@ def compose(page, folder):
 
     find = lambda selector: page.browser.find_element(By.CSS_SELECTOR, selector)
 
-    def press(text):
-        page.run("[...document.querySelectorAll('#palette button')].find(b => b.firstChild.data === arguments[0]).click()", text)
-
     def set_field(name, value):
         e = find(f"#inspector [data-field='{name}'] input")
         e.clear()
@@ -77,19 +182,19 @@ def compose(page, folder):
         actions.perform()
 
     page.run("document.getElementById('app-new').click()")
-    press("Numbers")
+    press(page, "Numbers")
     page.run("""const [value] = document.querySelectorAll('.piece textarea'), [, type] = document.querySelectorAll('.piece select');
         value.value = '0, 1'; value.dispatchEvent(new Event('change'));""")
     page.run("document.querySelector('[data-field=data] > button').click()")
     page.run("""const value = document.querySelectorAll('.piece textarea')[1], type = document.querySelectorAll('.piece select')[3];
         value.value = '1048576, 0'; value.dispatchEvent(new Event('change'));
         type.value = 'u32'; type.dispatchEvent(new Event('change'));""")
-    press("partitionData")
-    press("processData")
+    press(page, "partitionData")
+    press(page, "processData")
     page.run("const k = document.querySelector('[data-field=kind] select'); k.value = 'expandable'; k.dispatchEvent(new Event('change'));")
     set_field("out_size", "256")
     set_field("global", "64")
-    press("mergeData")
+    press(page, "mergeData")
     set_field("output", "f32")
     page.run("document.getElementById('app-arrange').click()")
     for k in range(3):
@@ -257,6 +362,9 @@ def check_all(page, server, folder):
     page.wait("return app.path === 'integral.json'", "the app of the folder is opened")
     checked(page, "good")
     check_text(page)
+    check_all_kinds(page)
+    check_servers(page)
+    compose_templates(page, folder)
     compose(page, folder)
     check_names(page)
     check_files(page, folder)

@@ -47,6 +47,21 @@ def check_tree(page, tool, server):
         with_tree.end()
 
 
+def check_bad_messages(page):
+    """What a listener cannot show is told, and neither the stream nor the next listener ends."""
+    seen = page.run("""window.seen = 0;
+        listeners.processes.unshift(() => { throw new Error('<b>planted'); });
+        listen('processes', () => window.seen++);
+        takeEvent('event: processes\\ndata: {"processes": [');
+        return window.seen;""")
+    page.check(seen == 0, "a message that is no JSON is shown to nobody")
+    page.wait("return window.seen >= 3", "the messages after it are shown")
+    page.check(page.run("return document.getElementById('link').dataset.state") == "live", "the stream goes on")
+    said = page.texts("#notices .notice")
+    page.check(said == ["A message about processes could not be shown: <b>planted"], f"it is told once, as text: {said}")
+    page.run("listeners.processes.shift(); listeners.processes.pop(); notice('', 'event-processes')")
+
+
 def check_memory(page, program, folder):
     page.run("location.hash = 'memory'")
     page.wait("return document.querySelector('#processes tbody tr')", "a process is listed")
@@ -144,6 +159,7 @@ def main():
         check_machine(page)
         if "--hwloc" in sys.argv:
             check_tree(page, sys.argv[1], server)
+        check_bad_messages(page)
         check_memory(page, program, folder)
         check_jobs(page, server)
         if sys.argv[3:] and sys.argv[3] != "--hwloc":

@@ -105,7 +105,7 @@ def check_files(server, folder):
     check("sub/x.json" in names and not any(".usm-web" in name for name in names), f"the list: {names}")
 
 
-def check_apps(server, folder):
+def check_apps(tool, server, folder):
     """What usm-run says reaches the page."""
     with open(os.path.join(folder, "integral.json"), encoding="utf-8") as file:
         app = file.read()
@@ -121,6 +121,10 @@ def check_apps(server, folder):
     for text in ("", "{", "[]", "null", "{\"nodes\": 1}", "\0", "{" * 100000):
         said = server.json("POST", "/api/check?path=x.json", text)[1]
         check(not said["is_ok"] and said["messages"], f"{text[:20]!r} is no app: {said}")
+    stored = app.replace('"numbers": [0, 1], "type": "f32"', '"from": "file:key"')
+    check(stored != app, "an input may be a value of a data server")
+    said = server.json("POST", "/api/check?path=x.json", stored)[1]
+    check("must be named on the command line" in said["messages"], f"an app's own servers: {said}")
     number = server.json("POST", "/api/run?path=integral.json", app)[1]["run"]
     for _ in range(600):
         status, _, text = server.request("GET", f"/api/result?run={number}")
@@ -130,6 +134,18 @@ def check_apps(server, folder):
     check(text.startswith(b"3.14159"), f"the result: {text}")
     check(server.request("GET", "/api/result?run=99")[0] == 404, "a run that is none")
     check(server.request("POST", "/api/stop?run=x", b"")[0] == 404, "nothing to stop")
+    with_store = Server(tool, folder, "--store", "file:nowhere")
+    try:
+        said = with_store.json("POST", "/api/check?path=x.json", stored)[1]
+        check("the transport file keeps no values by name" in said["messages"], f"servers of the command line: {said}")
+        with_store.json("POST", "/api/run?path=x.json", stored)
+        stream, text = open_stream(with_store)
+        with stream:
+            while b"keeps no values" not in text and (piece := stream.recv(65536)):
+                text = text[-100:] + piece
+        check(b"keeps no values" in text, "and of a run")
+    finally:
+        with_store.end()
 
 
 def open_stream(server):
@@ -181,7 +197,8 @@ def check_start(tool, server, folder):
     """Ports and folders that cannot be had."""
     for args, said in (([folder, "--port", str(server.port)], "Address already in use"),
                        ([folder + "/none"], "No such file"), ([folder, "--port", "0"], "from 1 to 65535"),
-                       ([folder, folder], "one folder")):
+                       ([folder, folder], "one folder"), ([folder, "--store", "cache1"], "NAME:SERVERS"),
+                       ([folder] + 5 * ["--store", "valkey:cache1"], "more than 4 times")):
         run = subprocess.run([tool, *args], capture_output=True, text=True, timeout=20, check=False)
         check(run.returncode != 0 and said in run.stderr, f"{args[1:]}: {run.stderr}")
 
@@ -198,7 +215,7 @@ def main():
         check_start(tool, server, folder)
         check_streams(server)
         if os.environ.get("USM_TEST_RUNTIME") != "host":
-            check_apps(server, folder)
+            check_apps(tool, server, folder)
         check_disk(tool)
     finally:
         check(server.end() == 0, "it ends well")

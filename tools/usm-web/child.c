@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ARGS_MAX = 16 };
+enum { ARGS_MAX = 20 };
 
 /* A file in memory that holds the child's input: unlike a pipe it is never full. */
 static int open_input(const child_plan *plan)
@@ -158,6 +158,15 @@ static int64_t now_ms(void)
 
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+size_t child_add_stores(const web *w, const char **args, size_t n)
+{
+    for (size_t i = 0; i < w->nstores; i++) {
+        args[n++] = "--store";
+        args[n++] = w->stores[i];
+    }
+    return n;
 }
 
 int child_run(const web *w, const child_plan *plan, int seconds, child_text *out, child_text *err,

@@ -255,15 +255,16 @@ static int answer_check(request *r, int error, int status, const child_text *err
 
 int compose_check(request *r)
 {
-    const char *const args[] = {"-", "--dry-run", "--within", r->w->folder.path, NULL};
-    child_plan        plan   = {.program = "usm-run", .args = args, .memory = CHECK_MEMORY};
-    child_text        out = {.max = 4096}, err = {.max = 1 << 18};
-    char              path[PATH_MAX];
-    char             *text   = read_body(r, &plan.in_size);
-    int               status = 0, error, http = 400;
+    const char *args[5 + 2 * STORES_MAX] = {"-", "--dry-run", "--within", r->w->folder.path};
+    child_plan  plan = {.program = "usm-run", .args = args, .memory = CHECK_MEMORY};
+    child_text  out = {.max = 4096}, err = {.max = 1 << 18};
+    char        path[PATH_MAX];
+    char       *text   = read_body(r, &plan.in_size);
+    int         status = 0, error, http = 400;
 
     if (!text)
         return 400;
+    (void)child_add_stores(r->w, args, 4);
     plan.folder = compose_path(r, path) ? compose_folder_of(r, path) : -1;
     if (plan.folder >= 0) {
         plan.in = text;

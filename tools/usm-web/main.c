@@ -16,6 +16,8 @@
 typedef struct command_line {
     unsigned    port;
     const char *folder;
+    const char *stores[STORES_MAX];
+    size_t      nstores;
 } command_line;
 
 static const char help[] =
@@ -26,8 +28,24 @@ static const char help[] =
     "are read and written, and none outside of it.  Ends with Ctrl-C.\n"
     "\n"
     "  -p, --port N   the port of 127.0.0.1; by default one that is free\n"
+    "      --store NAME:SERVERS\n"
+    "                 where values \"NAME:KEY\" of apps are: valkey:host:port; at most 4 times\n"
     "  -V, --version\n"
     "  -h, --help\n";
+
+static int take_store(const tool *t, const tool_option *o, void *line, const char *text)
+{
+    command_line *c     = line;
+    const char   *colon = strchr(text, ':');
+
+    (void)o;
+    if (!colon || colon == text)
+        return tool_misuse(t, "--store is followed by NAME:SERVERS, as in valkey:cache1:6379");
+    if (c->nstores == STORES_MAX)
+        return tool_misuse(t, "--store is there more than 4 times");
+    c->stores[c->nstores++] = text;
+    return -1;
+}
 
 static const tool_option options[] = {
     {.name = "port",
@@ -37,6 +55,7 @@ static const tool_option options[] = {
      .wants = "--port wants a number from 1 to 65535",
      .least = 1,
      .most  = 65535},
+    {.name = "store", 0, TOOL_CALL, 0, take_store},
     {.name = NULL},
 };
 static const tool usm_web = {"usm-web", help, options};
@@ -97,10 +116,12 @@ int main(int argc, char **argv)
 
     if (rc >= 0)
         return rc;
-    w.port  = c.port;
-    w.tools = find_tools();
-    error   = tool_root_open(&w.folder, c.folder);
-    rc      = 1;
+    w.port = c.port;
+    memcpy(w.stores, c.stores, sizeof w.stores);
+    w.nstores = c.nstores;
+    w.tools   = find_tools();
+    error     = tool_root_open(&w.folder, c.folder);
+    rc        = 1;
     if (error)
         fprintf(stderr, "usm-web: %s: %s\n", c.folder, strerror(error));
     else if (!w.tools || !token_make(w.token))

@@ -211,14 +211,14 @@ static uint64_t number_of(const request *r)
 static int start_order(request *r, int folder, run_order *order, uint64_t resumed, bool keeps,
                        uint64_t *number)
 {
-    const char *args[12] = {"-", "--progress=json", "--within", r->w->folder.path};
-    child_plan  plan     = {.program = "usm-run",
-                            .args    = args,
-                            .in      = order->app,
-                            .in_size = order->size,
-                            .folder  = folder};
-    size_t      n        = 4;
-    run        *old      = find(resumed);
+    const char *args[9 + 2 * STORES_MAX] = {"-", "--progress=json", "--within", r->w->folder.path};
+    child_plan  plan                     = {.program = "usm-run",
+                                            .args    = args,
+                                            .in      = order->app,
+                                            .in_size = order->size,
+                                            .folder  = folder};
+    size_t      n                        = child_add_stores(r->w, args, 4);
+    run        *old                      = find(resumed);
     int         error;
 
     if (old)

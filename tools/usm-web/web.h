@@ -41,14 +41,17 @@ enum {
     TEXT_MAX     = 16 << 20, /* of an app, of a file that is shown */
     RUNS_MAX     = 16,
     STREAMS_MAX  = 24,             /* pages that listen at the same time */
+    STORES_MAX   = 4,              /* of --store */
     THREADS      = STREAMS_MAX + 8 /* so that listening pages leave some for requests */
 };
 
 typedef struct web {
-    tool_root folder; /* the one that apps may read and write */
-    char     *tools;  /* the folder of usm-info, usm-run, usm-prof */
-    char      token[TOKEN_DIGITS + 1];
-    unsigned  port;
+    tool_root   folder; /* the one that apps may read and write */
+    char       *tools;  /* the folder of usm-info, usm-run, usm-prof */
+    char        token[TOKEN_DIGITS + 1];
+    unsigned    port;
+    const char *stores[STORES_MAX]; /* of --store, for usm-run */
+    size_t      nstores;
 } web;
 
 typedef struct request {
@@ -116,6 +119,9 @@ typedef struct child_text {
 bool child_read(child *c, child_text *out, child_text *err, int ms);
 /* Closes the streams and waits for the end; the status of waitpid(). */
 int child_end(child *c);
+/* Adds "--store NAME:SERVERS" for each of the command line behind n arguments of usm-run; returns how
+ * many there are then. */
+size_t child_add_stores(const web *w, const char **args, size_t n);
 /* All of it, killed after `seconds`.  0, or errno (ETIMEDOUT).  The caller frees both texts. */
 int child_run(const web *w, const child_plan *plan, int seconds, child_text *out, child_text *err,
               int *status);

@@ -16,6 +16,7 @@ const token = (() => {
 
 function notice(text, key) {
     const old = document.querySelector("#notices [data-key=\"" + key + "\"]");
+    if (old && old.textContent === text) return; /* a screen reader has said it */
     if (old) old.remove();
     if (!text) return;
     const e = element("div", text, $("notices"));
@@ -45,9 +46,17 @@ const query = fields => "?" + new URLSearchParams(fields);
 const listeners = {};
 const listen = (name, fn) => { (listeners[name] = listeners[name] || []).push(fn); };
 
+/* A message that cannot be shown is told once, and ends neither the stream nor the other listeners' turn. */
 function takeEvent(text) {
     const name = /^event: (.*)$/m.exec(text), data = /^data: (.*)$/m.exec(text);
-    if (name && data) for (const fn of listeners[name[1]] || []) fn(JSON.parse(data[1]));
+    if (!name || !data) return;
+    for (const fn of listeners[name[1]] || []) {
+        try {
+            fn(JSON.parse(data[1]));
+        } catch (e) {
+            notice("A message about " + name[1] + " could not be shown: " + e.message, "event-" + name[1]);
+        }
+    }
 }
 function linkState(state, text) {
     $("link").dataset.state = state;

@@ -54,7 +54,7 @@ function graphOf(map) {
     const numbers = new Map(nodes.map((n, i) => [nameOf(n), i]));
     const edges = (Array.isArray(map.get("edges")) ? map.get("edges") : []).map(e => [numbers.get(e[0]), numbers.get(e[1])])
         .filter(([from, to]) => from !== undefined && to !== undefined);
-    return { nodes: nodes.map(n => ({ name: nameOf(n), kind: n.get("kind"), note: noteOf(n) })), edges, places: placesOf(map, nodes, edges) };
+    return { nodes: nodes.map(n => ({ name: nameOf(n), kind: n.get("kind"), note: noteOf(n), isTemplate: isTemplate(n.get("kind")) })), edges, places: placesOf(map, nodes, edges) };
 }
 function loadPlaces() {
     app.isPlaced = app.map.get("view") instanceof Map;
@@ -67,11 +67,16 @@ function noteOf(n) {
         const pieces = Array.isArray(data) ? data : [data];
         return pieces.map(p => p instanceof Map ? [...p.keys()].find(k => k !== "type") : "?").join(" + ");
     }
+    if (isTemplate(n.get("kind"))) {
+        const stages = (Array.isArray(n.get("stages")) ? n.get("stages") : [n]).filter(s => s instanceof Map);
+        const what = stages.flatMap((s, k) => [k ? undefined : s.get("in"), s.get("out")]).map(t => t instanceof Map ? t.get("type") : t).filter(t => typeof t === "string");
+        return [n.get("kind"), n.get("template") || what.join(" \u2192 ")].filter(x => typeof x === "string" && x).join(" \u00b7 ");
+    }
     return [n.get("kind"), n.get("kernel"), parts instanceof Raw ? "\u00d7 " + parts.text : ""].filter(x => typeof x === "string" && x).join(" \u00b7 ");
 }
 function redraw() {
     view.wrong = new Set(app.faults.filter(f => f.where && f.where[0] === "nodes").map(f => f.where[1]));
-    view.set(nodesOf().map((n, i) => ({ name: nameOf(n), kind: n.get("kind"), note: noteOf(n), share: run.shares[i] })),
+    view.set(nodesOf().map((n, i) => ({ name: nameOf(n), kind: n.get("kind"), note: noteOf(n), isTemplate: isTemplate(n.get("kind")), share: run.shares[i] })),
         edgesOf(), app.places);
     $("canvas-empty").hidden = nodesOf().length > 0;
 }
@@ -173,6 +178,7 @@ async function check() {
         takeFaults(said.is_ok ? "" : said.messages || "usm-run " + said.end);
         showFaults(said.is_ok ? "It can run." : "");
     } catch (e) {
+        if (number !== checkNumber) return;
         app.faults = [{ line: 0, text: e.message }];
         showFaults("");
     }
@@ -270,7 +276,8 @@ function showText(wanted) {
 }
 
 /* ---- the palette ---- */
-const dataItems = [["Numbers", { numbers: [new Raw(0)], type: "f32" }], ["Text", { text: "" }], ["Hex digits", { hex: "00" }], ["File", { file: "data.bin" }]];
+const dataItems = [["Numbers", { numbers: [new Raw(0)], type: "f32" }], ["Text", { text: "" }], ["Hex digits", { hex: "00" }], ["File", { file: "data.bin" }],
+    ["Value of a data server", { from: "valkey:key" }]];
 function kernelNode(path, name) {
     const kernels = app.map.get("kernels") instanceof Map ? app.map.get("kernels") : app.map.set("kernels", new Map()).get("kernels");
     const file = relative(path);
@@ -298,6 +305,9 @@ function paletteItem(list, title, note, make) {
 function showPalette(sources) {
     $("palette-data").replaceChildren();
     $("palette-kernels").replaceChildren();
+    $("palette-templates").replaceChildren();
+    for (const [kind, t] of Object.entries(templates))
+        paletteItem($("palette-templates"), kind, t.gives, () => Object.fromEntries([["name", kind], ["kind", kind], ...beginTemplate(kind)]));
     for (const [title, data] of dataItems)
         paletteItem($("palette-data"), title, "", () => ({ name: "data", kind: "input", data: [new Map(Object.entries(structuredCloneOf(data)))] }));
     for (const [path, text] of sources)

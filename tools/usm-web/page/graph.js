@@ -6,6 +6,7 @@
 
 const NODE_WIDTH = 168, NODE_HEIGHT = 48, NEAR = 0.42, NEAR_MAX = 300, EDGES_MAX = 4000;
 const kindColours = { input: "#c9a227", partition: "#9a70a6", process: "#4878a8", expandable: "#4878a8", merge: "#5a9e50" };
+const templateColour = "#b0603c";
 
 function svg(tag, attributes, parent) {
     const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -57,7 +58,7 @@ class GraphView {
         this.wrong = new Set();
         this.listen();
     }
-    /* nodes: { name, kind, note }; edges: pairs of numbers; places: pairs of coordinates. */
+    /* nodes: { name, kind, note, isTemplate }; edges: pairs of numbers; places: pairs of coordinates. */
     set(nodes, edges, places) {
         Object.assign(this, { nodes, edges, places });
         this.draw();
@@ -143,7 +144,7 @@ class GraphView {
             "aria-label": [n.kind, n.name, n.note, state, this.wrong.has(i) ? "has a mistake" : ""].filter(Boolean).join(", ") });
         svg("rect", { class: "body", width: NODE_WIDTH, height: NODE_HEIGHT }, g);
         svg("rect", { class: "kind", x: 7, y: 8, width: 5, height: NODE_HEIGHT - 16 }, g)
-            .style.fill = kindColours[n.kind] || "#6b7f94";
+            .style.fill = kindColours[n.kind] || (n.isTemplate ? templateColour : "#6b7f94");
         const cut = (text, most) => text.length > most ? text.slice(0, most - 1) + "\u2026" : text;
         svg("text", { x: 20, y: 20 }, g).textContent = cut(n.name, 19);
         svg("text", { x: 20, y: 36, class: "soft" }, g).textContent = cut(n.note || n.kind, 25);

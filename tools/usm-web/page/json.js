@@ -79,14 +79,15 @@ function inlineJson(v) {
 
 const WIDTH = 100;
 
-/* A node: in one line if it fits, else as many members in a line as fit, and pieces of data one a line. */
+/* A node: in one line if it fits, else as many members in a line as fit, and pieces of data and
+ * stages one a line. */
 function formatNode(node, indent) {
     const pad = " ".repeat(indent), whole = inlineJson(node);
     if (!(node instanceof Map) || indent + whole.length + 1 <= WIDTH) return pad + whole;
     const lines = [];
     let line = pad + "{", isFirst = true;
     for (const [key, v] of node) {
-        const pieces = key === "data" && Array.isArray(v) && v.length > 1;
+        const pieces = (key === "data" || key === "stages") && Array.isArray(v) && v.length > 1;
         const member = JSON.stringify(key) + ": " + (pieces ? "[" : inlineJson(v));
         if (!isFirst && line.length + 2 + member.length + 1 > WIDTH) {
             lines.push(line + ",");
