@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Calls: nodes of a graph that are functions of the program.  The thread that runs the graph makes
- * them (graph_run.c); meanwhile devices finish what they have. */
+ * them (graph_run.c); meanwhile devices finish what they have.  Blocks that lie on units come home
+ * first. */
 #include "base/os.h"
 #include "offload/graph_run.h"
 #include "offload/graph_sim_state.h"
+#include "offload/graph_units.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -70,6 +72,8 @@ static usm_status make_call(usm__graph_run *r, usm__graph_task *task)
     if (st != USM_OK)
         return st;
     r->stats.chunks++;
+    if (r->units)
+        usm__units_made_here(r, task);
     if (r->keep)
         usm__graph_keep_save(r->keep, r->g, task);
     return usm__graph_run_complete(r, task);
@@ -84,7 +88,8 @@ usm_status usm__graph_run_calls(usm__graph_run *r, bool *made)
     for (uint32_t at = 0; at < r->nready && st == USM_OK;) {
         usm__graph_task *task = r->ready[at];
 
-        if (r->g->nodes[task->node].desc.kind != USM_NODE_CALL) {
+        if (r->g->nodes[task->node].desc.kind != USM_NODE_CALL ||
+            (r->units && !usm__units_bring_home(r, task))) {
             at++;
             continue;
         }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A unit is lost while a graph runs.  Its tasks become ready again.  Blocks that lay only there are
- * made again if a task that has not ended reads them: the tasks that made them wait anew, and, as
- * their inputs may be gone by now, so do the tasks before those.  Inputs of the graph are always at
- * home, so this comes to an end. */
+/* A unit is lost while a graph runs.  Its tasks become ready again.  A server has all blocks itself,
+ * so that is all there.  Otherwise blocks that lay only on the unit are made again if a task that has
+ * not ended reads them: the tasks that made them wait anew, and, as their inputs may be gone by now,
+ * so do the tasks before those.  Inputs of the graph are always at home, so this comes to an end. */
 #include "offload/graph_units_state.h"
 
 #include "base/os.h"
@@ -80,7 +80,7 @@ static usm_status take_back(usm__graph_run *r, usm__graph_task *task, bool is_lo
     usm__graph_run_uncharge(r, task);
     task->member = USM__NOBODY;
     r->stats.rescheduled += is_lost;
-    if (usm__graph_run_is_satisfied(r->g, task->node, task->part))
+    if (r->server || usm__graph_run_is_satisfied(r->g, task->node, task->part))
         return usm__graph_run_push(r, task);
     task->state = USM__TASK_WAITS;
     return USM_OK;
@@ -150,19 +150,12 @@ static void forget(usm_graph *g, uint32_t place)
     }
 }
 
-usm_status usm__units_lose(usm__graph_run *r, uint32_t unit)
+/* Lets everything that needs it be made again. */
+static usm_status make_again(usm__graph_run *r, uint32_t member)
 {
-    usm__graph_units *u      = r->units;
-    usm_graph        *g      = r->g;
-    uint32_t          member = r->nlocal + unit;
-    usm_status        st     = USM_OK;
+    usm_graph *g  = r->g;
+    usm_status st = USM_OK;
 
-    if (u->unit[unit].is_lost)
-        return USM_OK;
-    u->pending -= !u->unit[unit].has_come;
-    u->unit[unit].is_lost      = true;
-    r->members[member].is_well = false;
-    forget(g, unit + 1);
     for (uint32_t i = g->nnodes; i-- > 0 && st == USM_OK;) /* readers before what they read */
         st = undo(r, g->order[i]);
     for (uint32_t i = 0; i < g->nnodes; i++)
@@ -175,4 +168,18 @@ usm_status usm__units_lose(usm__graph_run *r, uint32_t unit)
     for (uint32_t i = 0; i < g->nnodes && st == USM_OK; i++)
         st = usm__graph_run_try(r, g->order[i]);
     return st == USM_OK ? usm__units_advance(r) : st;
+}
+
+usm_status usm__units_lose(usm__graph_run *r, uint32_t unit)
+{
+    usm__graph_units *u      = r->units;
+    uint32_t          member = r->nlocal + unit;
+
+    if (u->unit[unit].is_lost)
+        return USM_OK;
+    u->pending -= !u->unit[unit].has_come;
+    u->unit[unit].is_lost      = true;
+    r->members[member].is_well = false;
+    forget(r->g, unit + 1);
+    return r->server ? check_flying(r, member) : make_again(r, member);
 }

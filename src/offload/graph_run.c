@@ -11,7 +11,8 @@
  * sizes) would occur on every member: they end the run.
  *
  * Members after those of the team are units, processes elsewhere (graph_units.c).  A run with a
- * server executes the tasks that another process names: nothing becomes ready by itself.
+ * server executes the tasks that another process names: nothing becomes ready by itself.  It may have
+ * units of its own, the other ranks of its job.
  *
  * A simulated run executes nothing, and has no bytes: launches end on a clock of their own.  A trial
  * executes a few launches of each node (graph_sim.h). */
@@ -382,6 +383,12 @@ static double speed_of_all(const usm__graph_run *r)
     return sum;
 }
 
+void usm__graph_run_served(usm__graph_run *r, usm__graph_task *task, uint64_t busy_ns)
+{
+    task->state = USM__TASK_DONE;
+    r->server->done(r->server->user, task, busy_ns, speed_of_all(r));
+}
+
 static usm_status on_flight(usm__graph_run *r, usm__graph_flight *f)
 {
     usm__graph_task *task = f->task;
@@ -400,13 +407,12 @@ static usm_status on_flight(usm__graph_run *r, usm__graph_flight *f)
     r->stats.chunks++;
     r->stats.bytes_in += f->bytes_in;
     r->stats.bytes_out += f->bytes_out;
-    if (r->server) {
-        task->state = USM__TASK_DONE;
-        r->server->done(r->server->user, task, busy, speed_of_all(r));
-        return USM_OK;
-    }
     if (r->units)
         usm__units_made_here(r, task);
+    if (r->server) {
+        usm__graph_run_served(r, task, busy);
+        return USM_OK;
+    }
     if (r->keep)
         usm__graph_keep_save(r->keep, r->g, task);
     if (!r->trial)
@@ -445,14 +451,25 @@ static usm_status serve(usm__graph_run *r)
         st = usm__graph_run_feed(r);
         if (st == USM_OK)
             st = usm__graph_run_take(r, 0, st);
+        if (st == USM_OK && r->units)
+            st = usm__units_handle(r);
     }
     return st;
+}
+
+/* Whether a call waits for blocks from units: without units all calls that are ready are made. */
+static bool has_call(const usm__graph_run *r)
+{
+    for (uint32_t i = 0; i < r->nready; i++)
+        if (r->g->nodes[r->ready[i]->node].desc.kind == USM_NODE_CALL)
+            return true;
+    return false;
 }
 
 /* Whether nothing is under way, and nothing will come. */
 static bool is_at_end(const usm__graph_run *r)
 {
-    if (r->flying || (r->units && usm__units_busy(r)))
+    if (r->flying || (r->units && usm__units_busy(r)) || has_call(r))
         return false;
     return !(r->nready && r->units && usm__units_expect(r));
 }
@@ -744,11 +761,12 @@ usm_status usm__graph_run_with(usm_graph *graph, const usm_graph_run_desc *desc,
     return begin(&r, desc, crew, stats);
 }
 
-usm_status usm__graph_serve(usm_graph *graph, const usm__graph_server *server)
+usm_status usm__graph_serve(usm_graph *graph, const usm__graph_server *server,
+                            const usm__unit_crew *crew)
 {
     usm__graph_run r = {.g = graph, .desc = USM_GRAPH_RUN_DESC_INIT, .server = server};
 
-    return begin(&r, NULL, NULL, NULL);
+    return begin(&r, NULL, crew, NULL);
 }
 
 usm_status usm__graph_run_simulated(usm_graph *graph, usm__graph_sim *sim,

@@ -70,6 +70,8 @@ void usm__graph_run_uncharge(usm__graph_run *r, const usm__graph_task *task);
 usm_status usm__graph_run_calls(usm__graph_run *r, bool *made);
 /* The blocks of a task are there. */
 usm_status usm__graph_run_complete(usm__graph_run *r, usm__graph_task *task);
+/* The same for a task that a server was told to execute: its server hears of it. */
+void usm__graph_run_served(usm__graph_run *r, usm__graph_task *task, uint64_t busy_ns);
 /* Another member has to do it; USM_E_NO_MEMORY.  The calling thread has the error message. */
 usm_status usm__graph_run_fails(usm__graph_run *r, usm__graph_task *task, usm_status status);
 

@@ -79,10 +79,10 @@ static bool is_live(const usm__graph_units *u, uint32_t unit)
     return u->unit[unit].has_come && !u->unit[unit].is_lost;
 }
 
-/* What is done at home: inputs, and what a folder had. */
-static usm_status make_tables(usm_graph *g, uint32_t node)
+/* What is done at home: inputs, and what a folder had; at a server, nothing before it is sent. */
+static usm_status make_tables(const usm__graph_run *r, uint32_t node)
 {
-    usm__graph_node *n = &g->nodes[node];
+    usm__graph_node *n = &r->g->nodes[node];
 
     usm__heap_free(n->where);
     usm__heap_free(n->from);
@@ -90,7 +90,7 @@ static usm_status make_tables(usm_graph *g, uint32_t node)
     n->from  = usm__heap_alloc(n->nblocks);
     if (!n->where || !n->from)
         return out_of_memory();
-    for (uint32_t i = 0; i < n->nblocks && n->blocks; i++)
+    for (uint32_t i = 0; i < n->nblocks && n->blocks && !r->server; i++)
         if (n->tasks[n->ntasks == 1 ? 0 : i].state == USM__TASK_DONE)
             n->where[i] = USM__PLACE_HOME;
     return USM_OK;
@@ -100,13 +100,13 @@ usm_status usm__units_unrolled(usm__graph_run *r, uint32_t node)
 {
     usm_graph        *g  = r->g;
     usm__graph_units *u  = r->units;
-    usm_status        st = make_tables(g, node);
+    usm_status        st = make_tables(r, node);
 
     if (g->nodes[node].desc.kind != USM_NODE_PARTITION)
         return st;
     for (uint32_t i = 0; i < g->nnodes && st == USM_OK; i++)
         if (i != node && g->nodes[i].partitioner == node)
-            st = make_tables(g, i);
+            st = make_tables(r, i);
     for (uint32_t i = 0; i < u->crew.n && st == USM_OK; i++)
         if (is_live(u, i))
             u->crew.ops->unroll(u->crew.user, i, node, g->nodes[node].nblocks);
@@ -141,6 +141,14 @@ void usm__units_release(usm__graph_run *r, uint32_t node)
             u->crew.ops->drop(u->crew.user, i, node);
 }
 
+void usm__units_reset(usm__graph_run *r, const usm__graph_range *range, bool is_home)
+{
+    uint64_t *where = r->g->nodes[range->node].where + range->first;
+
+    for (uint32_t i = 0; i < range->count; i++)
+        where[i] = is_home ? USM__PLACE_HOME : 0;
+}
+
 /* ---- who may take a task, and what it costs --------------------------------------------------- */
 
 bool usm__units_can(const usm__graph_run *r, uint32_t member, const usm__graph_task *task)
@@ -148,6 +156,26 @@ bool usm__units_can(const usm__graph_run *r, uint32_t member, const usm__graph_t
     const usm__unit *unit = &r->units->unit[member - r->nlocal];
 
     return unit->has_come && !unit->is_lost && unit->can[task->node];
+}
+
+uint32_t usm__units_devices(const usm__graph_run *r)
+{
+    const usm__graph_units *u = r->units;
+    uint32_t                n = 0;
+
+    for (uint32_t i = 0; i < u->crew.n; i++)
+        n += is_live(u, i) ? u->unit[i].devices : 0;
+    return n;
+}
+
+bool usm__units_have(const usm__graph_run *r, uint32_t node)
+{
+    const usm__graph_units *u = r->units;
+
+    for (uint32_t i = 0; i < u->crew.n; i++)
+        if (is_live(u, i) && u->unit[i].can[node])
+            return true;
+    return false;
 }
 
 double usm__units_bring(const usm__graph_run *r, uint32_t member, const usm__graph_task *task)
@@ -240,21 +268,26 @@ static bool gather_input(usm__graph_run *r, const usm__graph_range *input, uint3
     return whole;
 }
 
-static bool gather(usm__graph_run *r, const usm__graph_task *task)
+static bool gather(usm__graph_run *r, const usm__graph_task *task, uint32_t to)
 {
     bool whole = true;
 
     for (uint32_t i = 0; i < r->g->nodes[task->node].ninputs; i++) {
         usm__graph_range input = usm__units_input(r->g, task, i);
 
-        whole &= gather_input(r, &input, place_of(r, task->member));
+        whole &= gather_input(r, &input, to);
     }
     return whole;
 }
 
+bool usm__units_bring_home(usm__graph_run *r, const usm__graph_task *task)
+{
+    return gather(r, task, 0);
+}
+
 static bool comes_back(const usm__graph_run *r, const usm__graph_task *task)
 {
-    return r->keep || r->g->nodes[task->node].nreaders == 0;
+    return r->server || r->keep || r->g->nodes[task->node].nreaders == 0;
 }
 
 /* Everything is where the task was given to. */
@@ -276,7 +309,7 @@ usm_status usm__units_begin(usm__graph_run *r, usm__graph_task *task)
 {
     usm__graph_units *u = r->units;
 
-    if (gather(r, task))
+    if (gather(r, task, place_of(r, task->member)))
         return start(r, task);
     if (!usm__heap_room(&u->gathering, u->ngathering, &u->gathering_cap, sizeof(usm__graph_task *)))
         return out_of_memory();
@@ -300,7 +333,7 @@ usm_status usm__units_advance(usm__graph_run *r)
     for (uint32_t at = 0; at < u->ngathering && st == USM_OK;) {
         usm__graph_task *task = u->gathering[at];
 
-        if (!gather(r, task)) {
+        if (!gather(r, task, place_of(r, task->member))) {
             at++;
             continue;
         }
@@ -314,15 +347,16 @@ usm_status usm__units_advance(usm__graph_run *r)
 
 static void on_came(usm__graph_run *r, const usm__unit_event *ev)
 {
-    usm__graph_units  *u       = r->units;
-    usm__graph_member *m       = &r->members[r->nlocal + ev->unit];
-    uint32_t           devices = ev->devices < 1 ? 1 : ev->devices;
+    usm__graph_units  *u    = r->units;
+    usm__graph_member *m    = &r->members[r->nlocal + ev->unit];
+    usm__unit         *unit = &u->unit[ev->unit];
 
     u->pending--;
-    u->unit[ev->unit].has_come = true;
-    u->unit[ev->unit].can      = ev->can;
-    m->is_well                 = true;
-    m->room = (devices < DEVICES_MAX ? devices : DEVICES_MAX) * (r->desc.no_prefetch ? 1 : 2);
+    unit->has_come = true;
+    unit->can      = ev->can;
+    unit->devices  = ev->devices < 1 ? 1 : ev->devices < DEVICES_MAX ? ev->devices : DEVICES_MAX;
+    m->is_well     = true;
+    m->room        = unit->devices * (r->desc.no_prefetch ? 1 : 2);
     for (uint32_t i = 0; i < r->g->nnodes; i++)
         if (r->g->nodes[i].desc.kind == USM_NODE_PARTITION && r->g->nodes[i].ntasks)
             u->crew.ops->unroll(u->crew.user, ev->unit, i, r->g->nodes[i].nblocks);
@@ -383,6 +417,10 @@ static usm_status on_done(usm__graph_run *r, const usm__unit_event *ev)
     m->ended++;
     r->done[r->nlocal + ev->unit] += work;
     r->stats.chunks++;
+    if (r->server) {
+        usm__graph_run_served(r, task, ev->busy_ns);
+        return USM_OK;
+    }
     if (r->keep)
         usm__graph_keep_save(r->keep, r->g, task);
     return usm__graph_run_complete(r, task);

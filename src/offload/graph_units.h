@@ -91,6 +91,13 @@ double usm__units_bring(const usm__graph_run *r, uint32_t member, const usm__gra
 usm_status usm__units_begin(usm__graph_run *r, usm__graph_task *task);
 /* A member of this process has made the blocks of a task. */
 void usm__units_made_here(usm__graph_run *r, const usm__graph_task *task);
+/* Whether home has all that the task reads; if not, it is asked for. */
+bool usm__units_bring_home(usm__graph_run *r, const usm__graph_task *task);
+/* Only home has these blocks, or nobody. */
+void usm__units_reset(usm__graph_run *r, const usm__graph_range *range, bool is_home);
+/* Of a unit that takes part: how many devices, whether it has the node's kernel. */
+uint32_t usm__units_devices(const usm__graph_run *r);
+bool     usm__units_have(const usm__graph_run *r, uint32_t node);
 /* The blocks of a node are not needed any more. */
 void usm__units_release(usm__graph_run *r, uint32_t node);
 /* Handles all events that have come. */
@@ -113,15 +120,24 @@ typedef struct usm__graph_server {
     void (*failed)(void *user, const usm__graph_task *task, usm_status status, const char *why);
 } usm__graph_server;
 
-usm_status usm__graph_serve(usm_graph *graph, const usm__graph_server *server);
+/* crew: NULL, or units that execute a part of it.  Home has all blocks then: what a unit makes comes
+ * home with the launch. */
+usm_status usm__graph_serve(usm_graph *graph, const usm__graph_server *server,
+                            const usm__unit_crew *crew);
 
-/* Whether each node has a device here. */
+/* Whether all units have come or are lost: what follows is known from then on. */
+bool usm__graph_serve_is_ready(const usm__graph_run *r);
+/* Devices that work, with those of units. */
+uint32_t usm__graph_serve_devices(const usm__graph_run *r);
+/* Whether a node can be executed here, or by a unit. */
 bool usm__graph_serve_can(const usm__graph_run *r, uint32_t node);
 /* USM_E_INVALID if what the other side says cannot be, USM_E_NO_MEMORY. */
 usm_status usm__graph_serve_unroll(usm__graph_run *r, uint32_t node, uint32_t parts);
 /* Where the bytes of these blocks are; *size: how many. */
 usm_status usm__graph_serve_blocks(usm__graph_run *r, const usm__graph_range *range, void **data,
                                    size_t *size);
+/* The other side's bytes are in these blocks now. */
+void       usm__graph_serve_filled(usm__graph_run *r, const usm__graph_range *range);
 usm_status usm__graph_serve_task(usm__graph_run *r, uint32_t node, uint32_t part);
 void       usm__graph_serve_drop(usm__graph_run *r, uint32_t node);
 

@@ -7,6 +7,7 @@
 
 typedef struct usm__unit {
     bool                 has_come, is_lost;
+    uint32_t             devices;
     const unsigned char *can; /* by node */
 } usm__unit;
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* graph_model [--seed N] [--seeds COUNT] [--seconds S] [--all | --units]
+/* graph_model [--seed N] [--seeds COUNT] [--seconds S] [--all | --units | --served]
  *
  * Random graphs give what their serial execution gives, to the byte; each seed is a graph, run in
  * two ways.  --all: over all devices together, the host too, instead of the selected one.
- * --units: with units that come, fail and are lost (graph_model_units.c). */
+ * --units: with units that come, fail and are lost (graph_model_units.c).  --served: once, as a server
+ * that has such units (graph_model_serve.c). */
 #include "graph_model.h"
 #include "budget.h"
 
@@ -91,6 +92,8 @@ static void make_node(node *n)
     } else if (n->kind == USM_NODE_EXPANDABLE) {
         n->scope  = nodes[parted].scope;
         n->blocks = nodes[n->scope].blocks;
+    } else if (n->kind == USM_NODE_PROCESS && below(3) == 0) {
+        n->kind = USM_NODE_CALL;
     }
 }
 
@@ -147,6 +150,13 @@ static void evaluate(node *n)
 /* ---- by libusm
  * ----------------------------------------------------------------------------------- */
 
+static usm_status call(const void *in, size_t in_size, void *out, size_t out_size, void *user)
+{
+    (void)user;
+    serial_process(in, (uint32_t)in_size, out, (uint32_t)out_size);
+    return USM_OK;
+}
+
 static usm_graph *build(usm_team *team, const kernels *k)
 {
     usm_graph *g;
@@ -166,6 +176,9 @@ static usm_graph *build(usm_team *team, const kernels *k)
         if (n->kind == USM_NODE_INPUT) {
             d.data = n->data;
             d.size = n->size;
+        } else if (n->kind == USM_NODE_CALL) {
+            d.call     = call;
+            d.out_size = n->size;
         } else {
             d.kernel    = k->k[n->kind == USM_NODE_PARTITION ? KERNEL_PARTITION
                                : n->kind == USM_NODE_MERGE   ? KERNEL_MERGE
@@ -218,10 +231,28 @@ static usm_status make_team(bool is_all, usm_team **team)
     return st == USM_OK ? usm_team_create(&d, team) : st;
 }
 
-static void run_seed(usm_team *team, const kernels *k, bool has_units, uint64_t seed)
+/* How a graph is run. */
+typedef enum mode { ALONE, UNITS, SERVED } mode;
+
+static void run_graph(usm_graph *g, mode m, uint64_t seed)
 {
-    usm_graph_run_desc d = USM_GRAPH_RUN_DESC_INIT;
-    usm_graph         *g;
+    usm_graph_run_desc d        = USM_GRAPH_RUN_DESC_INIT;
+    usm_graph_run_desc standard = USM_GRAPH_RUN_DESC_INIT;
+
+    d.no_prefetch = seed % 2;
+    for (int i = 0; i < 2; i++) {
+        usm_status st = m == UNITS ? run_with_units(g, i ? &d : &standard, seed)
+                                   : usm_graph_run(g, i ? &d : NULL, NULL);
+
+        if (st != USM_OK)
+            die("usm_graph_run");
+        compare(g, seed);
+    }
+}
+
+static void run_seed(usm_team *team, const kernels *k, mode m, uint64_t seed)
+{
+    usm_graph *g;
 
     seed_state = seed * 2654435761u + 1;
     for (nnodes = 0; nnodes < 3 + seed % (NODES_MAX - 2);) {
@@ -229,16 +260,11 @@ static void run_seed(usm_team *team, const kernels *k, bool has_units, uint64_t 
         evaluate(&nodes[nnodes]);
         nnodes++;
     }
-    g             = build(team, k);
-    d.no_prefetch = seed % 2;
-    for (int i = 0; i < 2; i++) {
-        usm_graph_run_desc standard = USM_GRAPH_RUN_DESC_INIT;
-
-        if ((has_units ? run_with_units(g, i ? &d : &standard, seed)
-                       : usm_graph_run(g, i ? &d : NULL, NULL)) != USM_OK)
-            die("usm_graph_run");
-        compare(g, seed);
-    }
+    g = build(team, k);
+    if (m != SERVED)
+        run_graph(g, m, seed);
+    else if (run_served(g) != USM_OK)
+        die("usm__graph_serve");
     usm_graph_destroy(g);
     for (uint32_t i = 0; i < nnodes; i++) {
         free(nodes[i].data);
@@ -249,7 +275,8 @@ static void run_seed(usm_team *team, const kernels *k, bool has_units, uint64_t 
 int main(int argc, char **argv)
 {
     budget    seeds  = {.first = 0, .most = 100};
-    bool      is_all = false, has_units = false;
+    bool      is_all = false;
+    mode      m      = ALONE;
     usm_team *team;
     uint32_t  members;
     uint64_t  seed;
@@ -259,19 +286,23 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--all") == 0)
             is_all = true;
         else if (strcmp(argv[i], "--units") == 0)
-            has_units = true;
+            m = UNITS;
+        else if (strcmp(argv[i], "--served") == 0)
+            m = SERVED;
         else if (!budget_option(&seeds, argc, argv, &i))
             return 2;
     if (make_team(is_all, &team) != USM_OK || kernels_create(team, &k) != USM_OK)
         die("the team");
     members = usm_team_size(team);
     while (budget_next(&seeds, &seed))
-        run_seed(team, &k, has_units, seed);
+        run_seed(team, &k, m, seed);
     kernels_destroy(&k);
     usm_team_destroy(team);
     budget_print(&seeds);
-    if (has_units)
+    if (m == UNITS)
         print_units();
+    if (m == SERVED)
+        print_served();
     printf(": %llu random graphs equal their serial execution on %u devices\n",
            (unsigned long long)seeds.ran, members);
     return 0;

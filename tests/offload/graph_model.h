@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Shared by the files of graph_model: a random graph, and units that execute it. */
+/* Shared by the files of graph_model: a random graph, units that execute it, and a server. */
 #ifndef GRAPH_MODEL_H
 #define GRAPH_MODEL_H
 
 #include "graph_kernels.h"
+
+#include "offload/graph_units.h"
 
 #include <stdbool.h>
 
@@ -29,8 +31,14 @@ uint32_t gather(const node *n, uint8_t *const *data, uint32_t part, uint8_t *in,
 void compute(const node *n, uint8_t *const *data, uint32_t part);
 
 /* ---- graph_model_units.c */
-usm_status run_with_units(usm_graph *g, const usm_graph_run_desc *d, uint64_t seed);
+usm__unit_crew units_open(bool has_immortal);
+void           units_close(void);
+usm_status     run_with_units(usm_graph *g, const usm_graph_run_desc *d, uint64_t seed);
 /* What has happened to units so far; ends the program if something never did. */
 void print_units(void);
+
+/* ---- graph_model_serve.c */
+usm_status run_served(usm_graph *g);
+void       print_served(void);
 
 #endif

@@ -6,7 +6,6 @@
 #include "graph_model.h"
 
 #include "base/os.h"
-#include "offload/graph_units.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,26 +248,36 @@ static void prepare(fake *f, bool is_immortal)
 {
     *f = (fake){.is_immortal = is_immortal};
     for (uint32_t i = 0; i < nnodes; i++) {
-        f->can[i]  = is_immortal || below(8) > 0;
+        f->can[i]  = nodes[i].kind != USM_NODE_CALL && (is_immortal || below(8) > 0);
         f->data[i] = malloc((size_t)nodes[i].size * nodes[i].blocks);
         must(f->data[i] != NULL, "no memory");
         memset(f->data[i], 0xa5, (size_t)nodes[i].size * nodes[i].blocks);
     }
 }
 
-usm_status run_with_units(usm_graph *g, const usm_graph_run_desc *d, uint64_t seed)
+usm__unit_crew units_open(bool has_immortal)
 {
-    static const usm__unit_ops ops  = {attach, next, unroll, send, fetch, run, drop, give_up};
-    usm__unit_crew             crew = {.ops = &ops, .n = UNITS, .no_local = seed % 4 == 3};
-    usm_status                 st;
+    static const usm__unit_ops ops = {attach, next, unroll, send, fetch, run, drop, give_up};
 
     for (uint32_t i = 0; i < UNITS; i++)
-        prepare(&units[i], i == 0 && crew.no_local);
-    st = usm__graph_run_with(g, d, &crew, NULL);
+        prepare(&units[i], i == 0 && has_immortal);
+    return (usm__unit_crew){.ops = &ops, .n = UNITS, .no_local = has_immortal};
+}
+
+void units_close(void)
+{
     must(mail == NULL, "it is not told of the end");
     for (uint32_t i = 0; i < UNITS; i++)
         for (uint32_t j = 0; j < nnodes; j++)
             free(units[i].data[j]);
+}
+
+usm_status run_with_units(usm_graph *g, const usm_graph_run_desc *d, uint64_t seed)
+{
+    usm__unit_crew crew = units_open(seed % 4 == 3);
+    usm_status     st   = usm__graph_run_with(g, d, &crew, NULL);
+
+    units_close();
     return st;
 }
 

@@ -514,7 +514,7 @@ static bool serve(server *s)
 
     if (!prepare(s))
         return false;
-    if (usm__graph_serve(s->graph, &table) != USM_OK) {
+    if (usm__graph_serve(s->graph, &table, NULL) != USM_OK) {
         fprintf(stderr, "usm-run: --unit: %s\n", usm_last_error());
         return false;
     }
