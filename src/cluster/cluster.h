@@ -15,6 +15,7 @@ typedef enum usm__job_tag {
     USM__JOB_AGREE  = 1, /* agree.c */
     USM__JOB_SHARED = 2, /* shared buffers */
     USM__JOB_TEAMS  = 3, /* src/offload */
+    USM__JOB_UNITS  = 4, /* usm-run --unit (tools/units/ranks.c) */
     USM__JOB_TAGS   = 16
 } usm__job_tag;
 

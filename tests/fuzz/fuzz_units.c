@@ -109,7 +109,7 @@ static void read_unit(const uint8_t *data, size_t size)
     unit_image      images[] = {{.key = (char *)(uintptr_t) "k/file", .data = "abc", .size = 3}};
     const unit_app  app      = {.text    = (char *)(uintptr_t) "{}",
                                 .size    = 2,
-                                .inputs  = sizes,
+                                .sizes   = sizes,
                                 .nnodes  = NODES,
                                 .images  = images,
                                 .nimages = 1};

@@ -47,6 +47,65 @@ expect 1 "the only one is killed" app.json --no-local --on "DIES_AT=7 SIGNAL=9 $
 says err "app.json:"
 says err "no healthy device"
 
+# --- units of several ranks ----------------------------------------------------------------------------
+# Rank 0 waits in its first launch until rank 1 has come so far.
+# rank NUMBER OF ENVIRONMENT
+rank()
+{
+    echo "RAN='$work/ran' WHO=$1 $3 $unit --job 'socket:$work/job,rank=$1,size=$2'"
+}
+# ranks ENVIRONMENT: the command of a unit of two, where rank 1 has that
+ranks()
+{
+    echo "{ $(rank 1 2 "$1") </dev/null >/dev/null & } && $(rank 0 2 "AWAITS=gate")"
+}
+ranks="$(ranks "DIES_AT=1 SIGNAL=0 GATE=gate")"
+same 0 "a unit of two ranks" app.json --no-local --on "$ranks" --progress
+says err ": 50 launches, 100003 bytes sent, 4096 came back"
+says err "rescheduled=0"
+says_not err "--unit: rank"
+says ran 0
+says ran 1
+[ "$(wc -l <ran)" -eq 48 ] || fail "the ranks have not executed 48 launches of processData"
+same 0 "one of three units is of two ranks" app.json --no-local --on "$unit" --on "$(ranks '' | sed 's/AWAITS=gate//')" \
+    --on "$unit"
+rm -f ran
+# More bytes than ranks have on their way at a time, and blocks larger than their messages.
+sed 's/4096/1000003/g' app.json >big.json
+expect 0 "large blocks on one machine" big.json
+mv out.bin big.bin
+expect 0 "large blocks" big.json --no-local --on "$ranks"
+says_not err "--unit: rank"
+cmp -s out.bin big.bin || fail "other bytes than on one machine"
+rm -f ran
+same 0 "a rank is killed" app.json --no-local --on "$(ranks "DIES_AT=7 SIGNAL=9 GATE=gate")" --progress
+says err "usm-run: --unit: rank 1: it has ended; what it had is done elsewhere"
+says err ": 50 launches, 100003 bytes sent, 4096 came back"
+says err "rescheduled=0"
+[ "$(grep -c 1 ran)" -eq 7 ] || fail "rank 1 has not been killed in its seventh launch"
+same 0 "rank 0 is killed" app.json --on "$(ranks "DIES_AT=1 SIGNAL=0 GATE=gate" | sed 's/AWAITS=gate/DIES_AT=7 SIGNAL=9/')"
+alone_rank="$(rank 0 2 '')"
+expect 1 "a rank that does not come" app.json --no-local --on "$(echo "$alone_rank" | sed 's/size=2/size=2,wait=100/')"
+says err "it cannot join its job"
+
+# --- templates, and types of users ----------------------------------------------------------------------
+# mixed NAME ARGUMENT...: templates run here, with what comes from units and goes back to them
+mixed()
+{
+    rm -f out.bin sum.bin
+    mixed_name=$1
+    shift
+    expect 0 "$mixed_name" mixed.json "$@"
+    cat out.bin sum.bin | cmp -s - mixed.bin || fail "other bytes than on one machine"
+}
+mixed "templates and a type, on a unit" --no-local --on "$unit" --progress
+says err ": 27 launches, 104096 bytes sent, 8192 came back"
+mixed "on two units and this machine" --on "$unit" --on "$unit"
+mixed "on two, one of which is killed" --no-local --no-prefetch --on "$first SIGNAL=9 $unit" --on "$second" --progress
+says err "; what it had is done elsewhere"
+rm -f ran
+mixed "on ranks" --no-local --on "$ranks"
+
 # --- on after a kill -----------------------------------------------------------------------------------
 expect 1 "a run with its blocks in a folder is killed" app.json --resume kept --no-local \
     --on "DIES_AT=9 SIGNAL=9 $unit"
@@ -89,6 +148,8 @@ expect 2 "nobody" app.json --no-local
 says err "--no-local leaves nobody to run it: add --on"
 expect 2 "a unit with a file" app.json --unit
 says err "--unit runs what the other usm-run says"
+expect 2 "a job without a unit" app.json --job socket:x,rank=0,size=1
+says err "--job is for the ranks of a --unit"
 expect 2 "watts" app.json --on "$unit" --policy energy:5
 says err "--policy energy does not know what units draw"
 expect 2 "no time" app.json --on "$unit" --silence 0

@@ -36,7 +36,7 @@ unsigned char *unit_app_encode(const unit_app *a, uint64_t *size)
     to = put(to, a->text, a->size);
     to = put_number(to, a->nnodes);
     for (uint64_t i = 0; i < a->nnodes; i++)
-        to = put_number(to, a->inputs[i]);
+        to = put_number(to, a->sizes[i]);
     to = put_number(to, a->nimages);
     for (uint64_t i = 0; i < a->nimages; i++) {
         const unit_image *image = &a->images[i];
@@ -104,11 +104,11 @@ bool unit_app_decode(const unsigned char *bytes, uint64_t size, unit_app *a)
     a->text = get_text(&c, a->size);
     if (!a->text || !get_number(&c, UNIT_NODES_MAX, &a->nnodes) || a->nnodes > c.left / 8)
         return false;
-    a->inputs = usm__heap_alloc((size_t)(a->nnodes + 1) * sizeof *a->inputs);
-    for (uint64_t i = 0; i < a->nnodes && a->inputs; i++)
-        if (!get_number(&c, UINT32_MAX, &a->inputs[i]))
+    a->sizes = usm__heap_alloc((size_t)(a->nnodes + 1) * sizeof *a->sizes);
+    for (uint64_t i = 0; i < a->nnodes && a->sizes; i++)
+        if (!get_number(&c, UNIT_SIZE_MAX, &a->sizes[i]))
             return false;
-    if (!a->inputs || !get_number(&c, UNIT_IMAGES_MAX, &a->nimages) || a->nimages > c.left / 32) {
+    if (!a->sizes || !get_number(&c, UNIT_IMAGES_MAX, &a->nimages) || a->nimages > c.left / 32) {
         a->nimages = 0;
         return false;
     }
@@ -124,7 +124,7 @@ void unit_app_free(unit_app *a)
     for (uint64_t i = 0; i < a->nimages && a->images; i++)
         usm__heap_free(a->images[i].key);
     usm__heap_free(a->images);
-    usm__heap_free(a->inputs);
+    usm__heap_free(a->sizes);
     usm__heap_free(a->text);
     *a = (unit_app){.text = NULL};
 }

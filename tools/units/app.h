@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What a unit has to know of an app, as the bytes of APP (wire.h): the text of its file, how large
- * its inputs are, and a list of the images of its kernels, which it may ask for by FILE:
+ * its inputs and the results of its templates are, and a list of the images of its kernels, which it
+ * may ask for by FILE:
  *
- *     8 bytes, text     8 bytes: nodes, 8 for each: bytes of an input, 0 for other nodes
+ *     8 bytes, text     8 bytes: nodes, 8 for each: bytes of an input or a template, 0 for others
  *     8 bytes: images, for each: hash (16), size (8), length of its key (8), key: kernel/form */
 #ifndef USM_TOOLS_UNITS_APP_H
 #define USM_TOOLS_UNITS_APP_H
@@ -23,7 +24,7 @@ typedef struct unit_image {
 typedef struct unit_app {
     char       *text;
     uint64_t    size;
-    uint64_t   *inputs;
+    uint64_t   *sizes; /* by node */
     uint64_t    nnodes;
     unit_image *images;
     uint64_t    nimages;
@@ -32,6 +33,7 @@ typedef struct unit_app {
 enum { UNIT_IMAGES_MAX = 4096, UNIT_NODES_MAX = 1 << 20 };
 #define UNIT_APP_MAX  ((uint64_t)64 << 20) /* bytes of APP */
 #define UNIT_FILE_MAX ((uint64_t)1 << 30)  /* bytes of an image */
+#define UNIT_SIZE_MAX ((uint64_t)1 << 42)  /* bytes of an input */
 
 /* From usm__heap_alloc(); NULL: no memory. */
 unsigned char *unit_app_encode(const unit_app *a, uint64_t *size);

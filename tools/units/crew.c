@@ -26,7 +26,7 @@
 
 typedef struct unit {
     unit_crew   *crew;
-    const char  *command;
+    const char  *command; /* NULL: it is a rank */
     unit_process process;
     unit_pipe    pipe;
     peer         peer;
@@ -61,13 +61,24 @@ static void ring(unit_crew *c)
         usm__graph_mail_ring(c->mail);
 }
 
+/* Prints a line about a unit, in one piece: several processes may share stderr. */
+static void report(const unit *u, const char *text)
+{
+    const char *command = u->command;
+
+    fprintf(stderr, "usm-run: %s%u%s%s%s: %s\n", command ? "unit " : "--unit: rank ",
+            u->peer.unit + 1, command ? " (" : "", command ? command : "", command ? ")" : "",
+            text);
+}
+
 static void report_loss(const unit *u, const char *why, const char *how)
 {
     bool is_new = u->peer.phase == PEER_STARTS;
+    char text[3 * UNIT_TEXT];
 
-    fprintf(stderr, "usm-run: unit %u (%s): %s%s%s%s%s\n", u->peer.unit + 1, u->command, why,
-            *how ? ", with " : "", how, is_new ? ", and had said nothing" : "",
-            is_new ? "" : "; what it had is done elsewhere");
+    (void)snprintf(text, sizeof text, "%s%s%s%s", why, *how ? ", with " : "", how,
+                   is_new ? ", and had said nothing" : "; what it had is done elsewhere");
+    report(u, text);
 }
 
 static void lose(unit *u, const char *why, bool has_ended)
@@ -360,19 +371,32 @@ static void *work(void *user)
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
+/* 0, or an error number. */
+static int start_process(unit *u)
+{
+    const unit_crew *c = u->crew;
+
+    if (u->command)
+        return unit_process_start(&u->process, u->command);
+    u->process.in  = c->desc.ranks[u->peer.unit];
+    u->process.out = fcntl(u->process.in, F_DUPFD_CLOEXEC, 0);
+    return u->process.out < 0 ? errno : 0;
+}
+
 static bool start(unit_crew *c, uint32_t i)
 {
     unit *u = &c->units[i];
+    char  text[UNIT_TEXT];
     int   error;
 
     *u = (unit){.crew    = c,
-                .command = c->desc.commands[i],
+                .command = c->desc.commands ? c->desc.commands[i] : NULL,
                 .peer    = {.unit = i, .app = c->desc.app, .put = put, .user = u}};
     peer_init(&u->peer);
-    error = unit_process_start(&u->process, u->command);
+    error = start_process(u);
     if (error) {
-        fprintf(stderr, "usm-run: unit %u (%s) cannot be started: %s\n", i + 1, u->command,
-                strerror(error));
+        (void)snprintf(text, sizeof text, "it cannot be started: %s", strerror(error));
+        report(u, text);
         return false;
     }
     u->is_open = true;
@@ -411,12 +435,13 @@ void unit_crew_report(unit_crew *c)
     (void)pthread_mutex_lock(&c->lock);
     for (uint32_t i = 0; i < c->desc.n; i++) {
         const peer *p = &c->units[i].peer;
+        char        text[2 * UNIT_TEXT];
 
-        fprintf(stderr, "usm-run: unit %u (%s): %llu %s, %llu bytes sent, %llu came back%s%s%s\n",
-                i + 1, c->units[i].command, (unsigned long long)p->ended,
-                usm__plural(p->ended, "launch", "launches"), (unsigned long long)p->bytes_sent,
-                (unsigned long long)p->bytes_come, p->phase == PEER_LOST ? ", lost" : "",
-                *p->who ? ", on " : "", p->who);
+        (void)snprintf(text, sizeof text, "%llu %s, %llu bytes sent, %llu came back%s%s%s",
+                       (unsigned long long)p->ended, usm__plural(p->ended, "launch", "launches"),
+                       (unsigned long long)p->bytes_sent, (unsigned long long)p->bytes_come,
+                       p->phase == PEER_LOST ? ", lost" : "", *p->who ? ", on " : "", p->who);
+        report(&c->units[i], text);
     }
     (void)pthread_mutex_unlock(&c->lock);
 }

@@ -3,10 +3,11 @@
  *
  * One thread reads and writes the pipe, confirms what has come, and gives a sign of life twice a
  * second whatever the devices do.  The other one builds the app, then runs the graph as it is told
- * (offload/graph_serve.c). */
+ * (offload/graph_serve.c), with the other ranks of its job as units of its own (crew.h). */
 #include "units/serve.h"
 
 #include "base/os.h"
+#include "units/crew.h"
 #include "units/pipe.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ALIVE_MS = 500, FLYING_MAX = 1024 };
+enum { ALIVE_MS = 500, FLYING_MAX = 1024, RANK_SILENCE_MS = 30000 };
 #define BLOCKS_MAX (UINT64_C(1) << 42)
 
 /* A frame that has come. */
@@ -47,8 +48,8 @@ typedef struct server {
     unit_app        app;
     unsigned char **files; /* by image */
     usm_graph      *graph;
+    unit_crew      *crew; /* the other ranks; NULL: there are none */
     usm__graph_run *run;
-    uint32_t        ndevices;
     flight          flights[FLYING_MAX];
     uint32_t        nflights;
     bool            is_ready, has_failed;
@@ -232,7 +233,8 @@ static bool await(server *s, unit_op op, unit_frame *f, unsigned char **bytes)
     if (f->op == op)
         return true;
     usm__heap_free(*bytes);
-    fprintf(stderr, "usm-run: --unit: the other usm-run says %d where %d is due\n", f->op, op);
+    if (f->op != UNIT_BYE) /* the run has ended meanwhile */
+        fprintf(stderr, "usm-run: --unit: the other usm-run says %d where %d is due\n", f->op, op);
     return false;
 }
 
@@ -319,13 +321,25 @@ static bool get_files(server *s)
     return is_ok;
 }
 
+/* They build while this rank does. */
+static bool open_ranks(server *s)
+{
+    unit_crew_desc d = {
+        .ranks = s->desc.ranks, .n = s->desc.nranks, .app = &s->app, .silence_ms = RANK_SILENCE_MS};
+
+    if (d.n)
+        s->crew = unit_crew_open(&d);
+    s->desc.nranks = 0; /* their sockets are the crew's */
+    return !d.n || s->crew;
+}
+
 static bool prepare(server *s)
 {
     unit_frame refuse = {.op = UNIT_REFUSE, .status = USM_E_BUILD};
 
-    if (!negotiate(s) || !get_app(s) || !get_files(s))
+    if (!negotiate(s) || !get_app(s) || !get_files(s) || !open_ranks(s))
         return false;
-    s->graph = s->desc.build(s->desc.user, &s->app, &s->ndevices);
+    s->graph = s->desc.build(s->desc.user, &s->app);
     if (!s->graph)
         (void)put_text(s, &refuse, usm_last_error());
     return s->graph != NULL;
@@ -365,9 +379,11 @@ static usm_status get_blocks(server *s, const unit_frame *f, const unsigned char
     if (st == USM_OK && size != f->size)
         st = usm__fail(USM_E_INVALID, "blocks of %zu bytes came with %llu", size,
                        (unsigned long long)f->size);
-    if (st == USM_OK)
-        memcpy(data, bytes, size);
-    return st;
+    if (st != USM_OK)
+        return st;
+    memcpy(data, bytes, size);
+    usm__graph_serve_filled(s->run, &range);
+    return USM_OK;
 }
 
 static void tell_failure(server *s, uint32_t node, uint32_t part, usm_status status,
@@ -454,11 +470,12 @@ static usm_status obey(server *s, const unit_frame *f, const unsigned char *byte
 static bool say_ready(server *s)
 {
     uint32_t       n   = s->graph->nnodes;
-    unit_frame     f   = {.op = UNIT_READY, .count = s->ndevices, .size = n};
+    unit_frame     f   = {.op = UNIT_READY, .size = n};
     unsigned char *can = usm__heap_alloc(n);
 
     for (uint32_t i = 0; i < n && can; i++)
         can[i] = usm__graph_serve_can(s->run, i);
+    f.count = usm__graph_serve_devices(s->run);
     return can && put(s, &f, can);
 }
 
@@ -469,6 +486,8 @@ static bool handle(void *user, usm__graph_run *r)
     unsigned char *bytes;
 
     s->run = r;
+    if (!usm__graph_serve_is_ready(r))
+        return !has_ended(s);
     if (!s->is_ready && !say_ready(s))
         return false;
     s->is_ready = true;
@@ -492,6 +511,7 @@ static void finish(server *s)
     unit_frame     f;
     unsigned char *bytes;
 
+    unit_crew_close(s->crew); /* meanwhile the other side gets signs of life */
     (void)pthread_mutex_lock(&s->lock);
     s->is_closing = true;
     (void)pthread_mutex_unlock(&s->lock);
@@ -500,6 +520,8 @@ static void finish(server *s)
     while (take_letter(s, false, &f, &bytes))
         usm__heap_free(bytes);
     unit_pipe_close(&s->pipe);
+    for (uint32_t i = 0; i < s->desc.nranks; i++)
+        (void)close(s->desc.ranks[i]);
     for (uint64_t i = 0; i < s->app.nimages && s->files; i++)
         usm__heap_free(s->files[i]);
     usm__heap_free(s->files);
@@ -511,10 +533,13 @@ static void finish(server *s)
 static bool serve(server *s)
 {
     const usm__graph_server table = {s, attach, handle, on_done, on_failed};
+    usm__unit_crew          crew;
 
     if (!prepare(s))
         return false;
-    if (usm__graph_serve(s->graph, &table, NULL) != USM_OK) {
+    if (s->crew)
+        crew = unit_crew_table(s->crew);
+    if (usm__graph_serve(s->graph, &table, s->crew ? &crew : NULL) != USM_OK) {
         fprintf(stderr, "usm-run: --unit: %s\n", usm_last_error());
         return false;
     }

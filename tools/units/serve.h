@@ -9,9 +9,12 @@
 typedef struct unit_serve_desc {
     int in, out; /* they will not block any more; closed at the end */
     /* Builds the graph of an app whose images have their data, for the devices of this machine;
-     * NULL: it cannot, which was reported.  *ndevices: how many work. */
-    usm_graph *(*build)(void *user, const unit_app *app, uint32_t *ndevices);
+     * NULL: it cannot, which was reported. */
+    usm_graph *(*build)(void *user, const unit_app *app);
     void *user;
+    /* The other ranks of this unit, which are units of it: their sockets, closed at the end. */
+    const int *ranks;
+    uint32_t   nranks;
 } unit_serve_desc;
 
 /* Serves until the other side says that it is the end, or closes its pipe.  The exit status. */

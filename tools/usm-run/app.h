@@ -206,11 +206,17 @@ const char *app_form(const app_kernel *k, size_t i);
 /* What units have to know of the app, whose kernels are loaded; freed by remote_free(). */
 bool remote_describe(const app *a, unit_app *out);
 void remote_free(unit_app *u);
-/* usm-run --unit: serves another usm-run over the standard input and output.  The exit status. */
-int remote_serve(const char *device);
+/* On a unit: how large an input is, or what a template gives.  false, and an error is reported. */
+bool remote_size(app *a, const app_node *n, size_t *size);
+/* usm-run --unit: serves another usm-run over the standard input and output, with the other ranks of
+ * its job; job: as of usm_job_join(), or NULL.  The exit status. */
+int remote_serve(const char *device, const char *job);
+
 /* ---- template.c: false, and the reason is reported */
 bool template_kind(const char *name, usm_template_kind *kind); /* reports nothing */
 bool read_template(app *a, app_node *n);
+/* The same on a unit, where no template is built: the app's machine runs it. */
+bool read_remote_template(app *a, app_node *n);
 /* Adds all that a template's blocks depend on besides its inputs. */
 bool hash_template(app *a, const app_node *n, usm__hash *hash);
 /* Builds them, and finds the sizes of what they give. */
@@ -228,6 +234,8 @@ bool find_pipeline_size(app *a, app_node *n, uint64_t bytes);
 /* ---- types.c: false, and the reason is reported */
 bool read_typed_node(app *a, value at, const char *name, const char *kind);
 void check_typed_nodes(app *a);
+/* The app's text with what these nodes became in their place; from malloc(). */
+char *plain_text(const app *a);
 
 /* ---- energy.c: after a run whose team counts energy */
 struct usm__json;

@@ -83,7 +83,7 @@ bool app_load_kernels(app *a)
     for (size_t i = 0; i < a->nkernels; i++)
         is_ok &= load_kernel(a, &a->kernels[i], &hash);
     for (size_t i = 0; i < a->nnodes; i++)
-        if (a->nodes[i].tpl)
+        if (a->nodes[i].tpl && !a->remote)
             is_ok &= hash_template(a, &a->nodes[i], &hash);
     (void)snprintf(a->key, sizeof a->key, "%016llx%016llx", (unsigned long long)hash.hi,
                    (unsigned long long)hash.lo);

@@ -214,12 +214,8 @@ static bool add_piece(app *a, app_node *n, value piece)
 /* On a unit the bytes come later. */
 static bool make_data(app *a, app_node *n)
 {
-    size_t at = (size_t)(n - a->nodes);
-
-    if (at < a->remote->nnodes)
-        n->size = a->remote->inputs[at];
-    if (n->size == 0)
-        return mistake(a, n->at.at, "nobody says how large the input '%s' is", n->desc.name);
+    if (!remote_size(a, n, &n->size))
+        return false;
     n->data      = need(calloc(n->size, 1));
     n->desc.data = n->data;
     n->desc.size = n->size;

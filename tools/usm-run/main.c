@@ -5,6 +5,7 @@
 #include "app.h"
 
 #include "base/inline/plural.h"
+#include "base/job.h"
 #include "base/settings.h"
 #include "offload/meter.h"
 #include "options.h"
@@ -38,6 +39,7 @@ typedef struct command_line {
     uint32_t    nunits;
     unsigned    silence_s;
     bool        no_local, is_unit;
+    const char *job;             /* of a unit: as of usm_job_join() */
     const char *simulate, *plot; /* the description of a machine; a picture */
     bool        suggests;
     const char *stores[16]; /* of --store */
@@ -69,7 +71,10 @@ static const char help[] =
     "                         in 'ssh host usm-run --unit'; may be repeated\n"
     "      --no-local         with --on: the devices of this machine get none\n"
     "      --silence SECONDS  gives up a unit that says nothing for so long (30)\n"
-    "      --unit             is such a unit: speaks with a usm-run over a pipe, runs no file\n"
+    "      --unit             is such a unit: speaks with a usm-run over a pipe, runs no file; "
+    "under\n"
+    "                         mpirun or srun all ranks together are one\n"
+    "      --job JOB          with --unit: ranks without MPI, socket:FOLDER,rank=R,size=N\n"
     "      --no-prefetch      inputs do not travel while a kernel computes\n"
     "      --within FOLDER    refuses files outside of FOLDER that the app names\n"
     "  -V, --version\n"
@@ -161,6 +166,7 @@ static const tool_option options[] = {
      1,
      SILENCE_MAX},
     {.name = "unit", 0, TOOL_FLAG, offsetof(command_line, is_unit)},
+    {.name = "job", 0, TOOL_TEXT, offsetof(command_line, job)},
     {.name = "no-prefetch", 0, TOOL_FLAG, offsetof(command_line, no_prefetch)},
     {.name = NULL},
 };
@@ -171,9 +177,13 @@ static const char *check_units(const command_line *c, bool has_file)
 {
     if (c->is_unit && (has_file || c->nunits || c->no_local))
         return "--unit runs what the other usm-run says: no file, and no --on";
-    if (c->is_unit && (isatty(STDIN_FILENO) || isatty(STDOUT_FILENO)))
+    /* Open MPI gives its processes a terminal */
+    if (c->is_unit && !usm__launcher_place_get().is_job &&
+        (isatty(STDIN_FILENO) || isatty(STDOUT_FILENO)))
         return "--unit speaks with another usm-run over a pipe: start it by usm-run APP.json --on "
                "'usm-run --unit'";
+    if (c->job && !c->is_unit)
+        return "--job is for the ranks of a --unit";
     if (c->no_local && !c->nunits)
         return "--no-local leaves nobody to run it: add --on";
     if (c->nunits && c->policy && strcmp(c->policy, "energy") == 0)
@@ -296,19 +306,6 @@ static bool run(app *a, const command_line *c, unit_crew *crew)
     return is_ok;
 }
 
-/* A unit reads the app from its text alone, and makes no calls. */
-static bool is_for_units(app *a)
-{
-    for (size_t i = 0; i < a->nnodes; i++)
-        if (a->nodes[i].tpl)
-            return mistake(a, a->nodes[i].at.at,
-                           "node '%s' is a template, which runs on this machine: leave --on out",
-                           a->nodes[i].desc.name);
-    return !a->types ||
-           mistake(a, a->text,
-                   "it has 'types' of its own, which units do not have: leave --on out");
-}
-
 static bool run_on(app *a, const command_line *c)
 {
     unit_crew_desc d = {.commands   = c->on,
@@ -322,7 +319,7 @@ static bool run_on(app *a, const command_line *c)
     if (c->nunits == 0)
         return run(a, c, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
-    if (!is_for_units(a) || !remote_describe(a, &remote))
+    if (!remote_describe(a, &remote))
         return false;
     d.app = &remote;
     crew  = unit_crew_open(&d);
@@ -403,7 +400,7 @@ int main(int argc, char **argv)
 
     rc = parse(&c, argc, argv);
     if (rc < 0 && c.is_unit) {
-        rc = remote_serve(c.device);
+        rc = remote_serve(c.device, c.job);
     } else if (rc < 0) {
         a.options  = c.stores;
         a.noptions = c.nstores;

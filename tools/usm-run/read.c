@@ -151,6 +151,8 @@ bool read_node(app *a, value at)
     known               = &a->nodes[a->nnodes++];
     if (!read_kind(a, known))
         return false;
+    if (known->tpl && a->remote)
+        return read_remote_template(a, known);
     if (known->tpl && known->tpl->is_pipeline)
         return read_pipeline(a, known) && read_work(a, known);
     if (known->tpl)

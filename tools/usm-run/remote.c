@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "offload/graph.h"
+#include "units/ranks.h"
 #include "units/serve.h"
 
 #include <fcntl.h>
@@ -29,11 +30,12 @@ static void describe_image(const app_kernel *k, size_t i, unit_image *out)
 
 bool remote_describe(const app *a, unit_app *out)
 {
-    *out        = (unit_app){.text = a->text, .size = a->text_size, .nnodes = a->nnodes};
-    out->inputs = need(calloc(a->nnodes + 1, sizeof *out->inputs));
+    *out        = (unit_app){.text = plain_text(a), .nnodes = a->nnodes};
+    out->size   = strlen(out->text);
+    out->sizes  = need(calloc(a->nnodes + 1, sizeof *out->sizes));
     out->images = need(calloc(a->nkernels * IMAGES_MAX + 1, sizeof *out->images));
     for (size_t i = 0; i < a->nnodes; i++)
-        out->inputs[i] = a->nodes[i].size;
+        out->sizes[i] = a->nodes[i].tpl ? a->nodes[i].desc.out_size : a->nodes[i].size;
     for (size_t i = 0; i < a->nkernels; i++)
         for (size_t j = 0; j < a->kernels[i].nimages; j++)
             describe_image(&a->kernels[i], j, &out->images[out->nimages++]);
@@ -51,17 +53,28 @@ void remote_free(unit_app *u)
     for (uint64_t i = 0; i < u->nimages; i++)
         free(u->images[i].key);
     free(u->images);
-    free(u->inputs);
+    free(u->sizes);
+    free(u->text);
 }
 
-/* ---- at usm-run --unit --------------------------------------------------------------------------- */
+/* ---- the app at usm-run --unit --------------------------------------------------------------------------- */
+
+bool remote_size(app *a, const app_node *n, size_t *size)
+{
+    size_t at = (size_t)(n - a->nodes);
+
+    *size = at < a->remote->nnodes ? a->remote->sizes[at] : 0;
+    return *size || mistake(a, n->at.at, "nobody says how large '%s' is", n->desc.name);
+}
+
+enum { PIPE_BYTES = 1 << 20 }; /* the most that Linux gives everybody */
 
 typedef struct remote {
     app         app;
     const char *device;
 } remote;
 
-static usm_graph *build(void *user, const unit_app *from, uint32_t *ndevices)
+static usm_graph *build(void *user, const unit_app *from)
 {
     remote       *r = user;
     usm_team_desc d = USM_TEAM_DESC_INIT;
@@ -73,28 +86,69 @@ static usm_graph *build(void *user, const unit_app *from, uint32_t *ndevices)
         fprintf(stderr, "usm-run: --unit: %s\n", usm_last_error());
         return NULL;
     }
-    *ndevices = r->app.team->nmembers;
     return app_build(&r->app) ? r->app.graph : NULL;
 }
 
-/* What drivers and kernels print must not come between frames: only `out` is the pipe. */
-int remote_serve(const char *device)
+/* What drivers, MPI and kernels print must not come between frames: only *out is the pipe. */
+static bool take_pipe(int *in, int *out)
+{
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGINT, SIG_IGN); /* of a terminal: it is for the usm-run that started this */
+    *in  = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    *out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (*in < 0 || *out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+        fputs("usm-run: --unit: its input and output cannot be used\n", stderr);
+        return false;
+    }
+    /* Hydra (MPICH) ends a job that does not read its input as fast as it comes */
+    (void)fcntl(*in, F_SETPIPE_SZ, PIPE_BYTES);
+    (void)close(STDIN_FILENO);
+    (void)open("/dev/null", O_RDONLY);
+    return true;
+}
+
+static int serve(unit_ranks *ranks, const char *device, int in, int out)
+{
+    remote          r = {.device = device};
+    int             others[USM__UNITS_MAX];
+    unit_serve_desc d = {.in = in, .out = out, .build = build, .user = &r, .ranks = others};
+    int             rc;
+
+    for (d.nranks = 0; d.nranks + 1 < unit_ranks_count(ranks); d.nranks++)
+        others[d.nranks] = unit_ranks_take(ranks, d.nranks + 1);
+    rc = unit_serve(&d);
+    app_free(&r.app);
+    return rc;
+}
+
+/* Another rank than the first serves that one, and has no pipe. */
+static int serve_rank(unit_ranks *ranks, const char *device)
 {
     remote          r = {.device = device};
     unit_serve_desc d = {.build = build, .user = &r};
     int             rc;
 
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGINT, SIG_IGN); /* of a terminal: it is for the usm-run that started this */
-    d.in  = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-    d.out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (d.in < 0 || d.out < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
-        fputs("usm-run: --unit: its input and output cannot be used\n", stderr);
-        return 1;
-    }
-    (void)close(STDIN_FILENO);
-    (void)open("/dev/null", O_RDONLY);
-    rc = unit_serve(&d);
+    d.in  = unit_ranks_take(ranks, 0);
+    d.out = fcntl(d.in, F_DUPFD_CLOEXEC, 3);
+    rc    = unit_serve(&d);
     app_free(&r.app);
+    return rc;
+}
+
+int remote_serve(const char *device, const char *job)
+{
+    unit_ranks *ranks;
+    int         in, out, rc;
+
+    if (!take_pipe(&in, &out) || !unit_ranks_open(job, &ranks))
+        return 1;
+    if (unit_ranks_self(ranks) == 0) {
+        rc = serve(ranks, device, in, out);
+    } else {
+        (void)close(in);
+        (void)close(out);
+        rc = serve_rank(ranks, device);
+    }
+    unit_ranks_close(ranks);
     return rc;
 }

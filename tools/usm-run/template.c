@@ -8,6 +8,7 @@
 #include "app.h"
 
 #include "base/inline/plural.h"
+#include "base/status.h"
 #include "offload/template.h"
 
 #include <ctype.h>
@@ -163,6 +164,24 @@ bool read_template(app *a, app_node *n)
     t->count     = count;
     n->output    = member(n->at, "output");
     return is_ok && (!n->output.json || check_output(a, n->output));
+}
+
+/* Nobody asks a unit for this node, which has no kernel. */
+static usm_status run_elsewhere(const void *in, size_t in_size, void *out, size_t out_size,
+                                void *user)
+{
+    (void)in;
+    (void)in_size;
+    (void)out;
+    (void)out_size;
+    (void)user;
+    return usm__fail(USM_E_NOT_SUPPORTED, "templates run where the app is");
+}
+
+bool read_remote_template(app *a, app_node *n)
+{
+    n->desc.call = run_elsewhere;
+    return remote_size(a, n, &n->desc.out_size);
 }
 
 bool hash_template(app *a, const app_node *n, usm__hash *hash)
@@ -372,6 +391,8 @@ bool build_templates(app *a)
 {
     bool is_ok = true;
 
+    if (a->remote)
+        return true;
     for (size_t i = 0; i < a->nnodes; i++)
         if (a->nodes[i].tpl)
             is_ok &= a->nodes[i].tpl->is_pipeline ? build_pipeline(a, &a->nodes[i])

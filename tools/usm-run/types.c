@@ -164,6 +164,53 @@ bool read_typed_node(app *a, value at, const char *name, const char *kind)
            need(NULL);
 }
 
+/* ---- an app without them --------------------------------------------------------------------- */
+
+static void add_edge(json_t *edges, const app_node *from, const app_node *to)
+{
+    if (json_array_append_new(edges, json_pack("[s, s]", from->desc.name, to->desc.name)))
+        (void)need(NULL);
+}
+
+/* In the order in which build.c connects them: a node reads its inputs in that order. */
+static json_t *plain_edges(const app *a)
+{
+    json_t *edges = need(json_array());
+    app    *named = (app *)(uintptr_t)a; /* whose nodes are looked up, and stay */
+
+    for (size_t i = 0; i < json_array_size(a->edges.json); i++) {
+        const json_t *edge = json_array_get(a->edges.json, i);
+
+        add_edge(edges, app_last(named, json_string_value(json_array_get(edge, 0))),
+                 app_find(named, json_string_value(json_array_get(edge, 1))));
+    }
+    for (size_t i = 1; i < a->nnodes; i++)
+        if (a->nodes[i].follows)
+            add_edge(edges, &a->nodes[i - 1], &a->nodes[i]);
+    return edges;
+}
+
+char *plain_text(const app *a)
+{
+    json_t *root, *nodes;
+    char   *text;
+
+    if (json_array_size(a->typed) == 0)
+        return need(strdup(a->text));
+    root  = need(json_copy(a->root));
+    nodes = need(json_array());
+    for (size_t i = 0; i < a->nnodes; i++)
+        if (json_array_append(nodes, a->nodes[i].at.json))
+            (void)need(NULL);
+    if (json_object_set_new(root, "nodes", nodes) ||
+        json_object_set_new(root, "edges", plain_edges(a)))
+        (void)need(NULL);
+    (void)json_object_del(root, "types");
+    text = need(json_dumps(root, JSON_COMPACT));
+    json_decref(root);
+    return text;
+}
+
 /* ---- edges ----------------------------------------------------------------------------------- */
 
 /* How many edges lead to a node (end 1), or from it (end 0). */

@@ -541,6 +541,7 @@ static usm_status start_job(mpi_job *job)
     return USM_OK;
 }
 
+/* For processes that do not use MPI themselves. */
 static usm_status init_own(const usm_host_api *api)
 {
     int is_initialized = 0, level = 0;
@@ -587,7 +588,7 @@ static usm_status attach(const usm_host_api *api, const usm_job_params *params, 
 {
     MPI_Comm   comm = MPI_COMM_WORLD;
     mpi_job   *job;
-    usm_status st = params->is_server ? init_own(api) : USM_OK;
+    usm_status st = params->comm ? USM_OK : init_own(api);
 
     if (st == USM_OK)
         st = check_mpi(api, params->comm, params->comm_size);
