@@ -61,8 +61,11 @@ if [ "${USM_TEST_RUNTIME:-host}" != host ]; then
     exit
 fi
 
-# processData copies its bytes, the last one first; two inputs are read one behind the other.
+# processData copies its bytes, the last one first; two inputs are read one behind the other.  With DIES it
+# ends its process.
 cat >kernels.c <<'END'
+#include <signal.h>
+#include <stdlib.h>
 #include <usm/program.h>
 void processData(const usm_range *range, void *const *args);
 void processData(const usm_range *range, void *const *args)
@@ -70,6 +73,8 @@ void processData(const usm_range *range, void *const *args)
     const unsigned char *in = *(const unsigned char **)args[0];
     unsigned char *out = *(unsigned char **)args[2];
     unsigned size = *(unsigned *)args[1];
+    if (getenv("DIES"))
+        raise(SIGKILL);
     for (unsigned i = 0; range->begin[0] == 0 && i < size; i++)
         out[i] = in[size - 1 - i];
 }
@@ -107,6 +112,15 @@ expect 0 "a run" good.json
 [ "$(say get job:out)" = '!cba' ] || fail "the result is $(say get job:out)"
 [ "$(say ttl job:out)" = -1 ] || fail "the result does not stay"
 [ "$(say dbsize)" = 2 ] || fail "something else is left: $(say keys '*')"
+# Units have neither the servers nor their passwords: values are read and written here.
+say del job:out >/dev/null
+expect 0 "a unit, and values in a server" good.json --no-local --on "'$tool' --unit"
+[ "$(say get job:out)" = '!cba' ] || fail "the result is $(say get job:out)"
+say del job:out >/dev/null
+expect 1 "the only unit is killed" good.json --no-local --on "DIES=1 '$tool' --unit"
+[ "$(say exists job:out)" = 0 ] || fail "a run that failed writes"
+expect 0 "a unit, and servers of the command line" good.json --store valkey:/nowhere --store "valkey:$work/s" \
+    --no-local --on "'$tool' --unit"
 expect 0 "another place, by the command line" good.json --store valkey:/nowhere --store "valkey:$work/s"
 
 # Several pieces of 1 MiB, and a part of one.
