@@ -84,6 +84,11 @@ says err ": 50 launches, 100003 bytes sent, 4096 came back"
 says err "rescheduled=0"
 [ "$(grep -c 1 ran)" -eq 7 ] || fail "rank 1 has not been killed in its seventh launch"
 same 0 "rank 0 is killed" app.json --on "$(ranks "DIES_AT=1 SIGNAL=0 GATE=gate" | sed 's/AWAITS=gate/DIES_AT=7 SIGNAL=9/')"
+same 0 "a unit that is in no job" app.json --no-local \
+    --on "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 $unit --job none"
+expect 1 "a launcher that libusm has no MPI for" app.json --no-local \
+    --on "FLUX_TASK_RANK=0 FLUX_JOB_SIZE=2 $unit"
+says err "it cannot join its job: no MPI of libusm is for its launcher (flux)"
 alone_rank="$(rank 0 2 '')"
 expect 1 "a rank that does not come" app.json --no-local --on "$(echo "$alone_rank" | sed 's/size=2/size=2,wait=100/')"
 says err "it cannot join its job"

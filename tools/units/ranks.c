@@ -197,7 +197,7 @@ static usm_status join(const char *where, bool *is_job)
 
     usm_status st = usm__up();
 
-    *is_job = where || p.size > 1;
+    *is_job = where ? strcmp(where, "none") != 0 : p.size > 1;
     if (st != USM_OK || !*is_job)
         return st;
     if (where)

@@ -16,7 +16,7 @@
 typedef struct unit_ranks unit_ranks;
 
 /* Joins the job that this process was started in, if there is one, or the one that `where` names as
- * in usm_job_join(); NULL: none.  *out NULL: it is the only process.  false: it was reported why it
+ * in usm_job_join(), or "none"; NULL: it does not say.  *out NULL: it is the only process.  false: it was reported why it
  * cannot. */
 bool unit_ranks_open(const char *where, unit_ranks **out);
 /* This one, and how many there are. */
