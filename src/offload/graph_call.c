@@ -46,6 +46,8 @@ static usm_status call(usm__graph_run *r, usm__graph_task *task)
     uint32_t               size;
     usm_status             st = gather(r->g, task, &in, &size, &copy);
 
+    if (r->trial)
+        usm__trial_call(r, task->node);
     if (st == USM_OK) {
         st = n->desc.call(in, size, n->blocks, n->desc.out_size, n->desc.call_user);
         if (st != USM_OK) {
@@ -56,19 +58,17 @@ static usm_status call(usm__graph_run *r, usm__graph_task *task)
         }
     }
     usm__heap_free(copy);
-    if (r->trial)
+    if (r->trial) {
         usm__trial_note(r->trial, task->node, (double)(usm__os_now_ns() - begin) / 1e9);
+        usm__trial_called(r);
+    }
     return st;
 }
 
 static usm_status make_call(usm__graph_run *r, usm__graph_task *task)
 {
-    usm_status st = USM_OK;
+    usm_status st = r->sim ? usm__sim_call(r, task->node) : call(r, task);
 
-    if (r->sim)
-        usm__sim_call(r, task->node);
-    else
-        st = call(r, task);
     if (st != USM_OK)
         return st;
     r->stats.chunks++;

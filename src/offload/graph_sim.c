@@ -15,16 +15,6 @@
 
 /* ---- one launch ------------------------------------------------------------------------------ */
 
-static double later(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-static double copy_seconds(const usm__sim_device *d, uint64_t bytes, uint32_t copies)
-{
-    return copies * d->latency_s + (double)bytes / d->bytes_per_s;
-}
-
 uint32_t usm__graph_parts_had(const usm_graph *g, uint32_t node)
 {
     uint32_t partitioner = g->nodes[node].partitioner;
@@ -46,7 +36,7 @@ static double launch_seconds(usm__graph_run *r, uint32_t node, uint32_t device)
                               .is_first = !*warm};
 
     *warm = true;
-    return later(sim->desc->seconds(sim->desc->user, &launch), 0);
+    return usm__sim_later(sim->desc->seconds(sim->desc->user, &launch), 0);
 }
 
 static void insert(usm__graph_sim *sim, usm__graph_flight *f)
@@ -87,13 +77,14 @@ usm_status usm__sim_begin(usm__graph_run *r, usm__graph_task *task)
     start = sim->now;
     if (!d->uses_host_memory || n->ninputs > 1) {
         f->bytes_in = in;
-        start = p->copies_end = later(start, p->copies_end) + copy_seconds(d, in, n->ninputs);
+        start       = p->copies_end =
+            usm__sim_later(start, p->copies_end) + usm__sim_copy_seconds(d, in, n->ninputs);
     }
-    start = later(start, p->compute_end);
+    start = usm__sim_later(start, p->compute_end);
     end   = start + launch_seconds(r, task->node, task->member);
     if (!d->uses_host_memory) {
         f->bytes_out = n->desc.out_size * (n->ntasks == 1 ? n->nblocks : 1);
-        end += copy_seconds(d, f->bytes_out, 1);
+        end += usm__sim_copy_seconds(d, f->bytes_out, 1);
     }
     p->compute_end = end;
     f->begin_ns    = ns_of(sim->now);
@@ -114,17 +105,30 @@ usm__graph_flight *usm__sim_take(usm__graph_run *r)
     sim->flights = f->next;
     f->next      = NULL;
     end          = (double)f->end_ns / 1e9;
-    sim->now     = later(sim->now, end);
+    sim->now     = usm__sim_later(sim->now, end);
     p            = &sim->places[f->task->member];
     p->launches++;
-    p->busy += end - later((double)f->begin_ns / 1e9, p->last_end);
+    p->busy += end - usm__sim_later((double)f->begin_ns / 1e9, p->last_end);
     p->last_end = end;
     return f;
 }
 
-void usm__sim_call(usm__graph_run *r, uint32_t node)
+usm_status usm__sim_call(usm__graph_run *r, uint32_t node)
 {
-    r->sim->now += launch_seconds(r, node, r->sim->desc->ndevices);
+    usm__graph_sim      *sim     = r->sim;
+    const usm__sim_desc *d       = sim->desc;
+    usm__sim_traffic     traffic = {0};
+    usm__sim_parallel    launch;
+    usm_status           st = USM_OK;
+
+    sim->now += launch_seconds(r, node, d->ndevices);
+    for (uint32_t i = 0; st == USM_OK && d->parallel && d->parallel(d->user, node, i, &launch); i++)
+        st = usm__sim_parallel_run(&launch, d->devices, d->ndevices, sim->places, &sim->now,
+                                   &traffic);
+    r->stats.chunks += traffic.chunks;
+    r->stats.bytes_in += traffic.bytes_in;
+    r->stats.bytes_out += traffic.bytes_out;
+    return st;
 }
 
 /* ---- the team that is not there -------------------------------------------------------------- */
@@ -256,7 +260,7 @@ static void report(const usm__graph_sim *sim, const usm_parallel_stats *stats,
 
         result->busy_s[i]      = busy;
         result->launches_of[i] = sim->places[i].launches;
-        result->joules += busy * d->watts + later(sim->now - busy, 0) * d->idle_watts;
+        result->joules += busy * d->watts + usm__sim_later(sim->now - busy, 0) * d->idle_watts;
     }
 }
 
@@ -287,6 +291,20 @@ usm_status usm__graph_simulate(usm_graph *graph, const usm__sim_desc *desc, usm_
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
+
+void usm__trial_call(usm__graph_run *r, uint32_t node)
+{
+    usm__graph_trial *t = r->trial;
+
+    t->parallel.into  = &t->calls[node];
+    t->calls[node].n  = 0;
+    r->g->team->trial = &t->parallel;
+}
+
+void usm__trial_called(usm__graph_run *r)
+{
+    r->g->team->trial = NULL;
+}
 
 void usm__trial_note(usm__graph_trial *t, uint32_t node, double seconds)
 {
@@ -349,19 +367,22 @@ static void report_trial(const usm_graph *g, const usm__graph_trial *t, double *
     }
 }
 
-usm_status usm__graph_try(usm_graph *graph, uint32_t member, uint32_t parts, uint32_t launches,
-                          double *seconds, double *first)
+usm_status usm__graph_try(usm_graph *graph, const usm__graph_try_desc *d, double *seconds,
+                          double *first, usm__tried_call *calls)
 {
-    usm__graph_trial trial = {.member = member, .launches = launches};
+    usm__graph_trial trial = {.member   = d->member,
+                              .launches = d->launches,
+                              .calls    = calls,
+                              .parallel = {.member = d->member, .chunks = d->chunks}};
     uint32_t        *kept  = usm__heap_alloc((graph->nnodes + 1ul) * sizeof *kept);
     usm_status       st;
 
     trial.ended   = usm__heap_alloc((graph->nnodes + 1ul) * sizeof *trial.ended);
-    trial.seconds = usm__heap_alloc((graph->nnodes + 1ul) * launches * sizeof *trial.seconds);
+    trial.seconds = usm__heap_alloc((graph->nnodes + 1ul) * d->launches * sizeof *trial.seconds);
     if (!kept || !trial.ended || !trial.seconds) {
         st = usm__fail(USM_E_NO_MEMORY, "no host memory to try a graph");
     } else {
-        set_parts(graph, parts, kept);
+        set_parts(graph, d->parts, kept);
         st = usm__graph_run_trial(graph, &trial);
         for (uint32_t i = 0; i < graph->nnodes; i++)
             graph->nodes[i].desc.parts = kept[i];

@@ -14,20 +14,13 @@
 #ifndef USM_OFFLOAD_GRAPH_SIM_H
 #define USM_OFFLOAD_GRAPH_SIM_H
 
+#include "offload/launch_sim.h"
+
 #include <usm/graph.h>
 
 #include <stdint.h>
 
 enum { USM__SIM_DEVICES_MAX = 256 };
-
-typedef struct usm__sim_device {
-    const char *name;
-    bool        uses_host_memory; /* a single input is read, and the output written, in place */
-    double      latency_s;        /* of a copy between host memory and the device */
-    double      bytes_per_s;      /* of such copies; more than 0 */
-    double      watts;            /* while it executes or copies */
-    double      idle_watts;
-} usm__sim_device;
 
 /* One launch: of `node`, in a run with so many parts. */
 typedef struct usm__sim_launch {
@@ -44,15 +37,20 @@ typedef struct usm__sim_desc {
     uint32_t   per_device; /* parts, of partitioners whose `parts` is 0; 0: as it says */
     const usm__sim_device *devices;
     uint32_t               ndevices;
-    /* The seconds of a launch without copies; negative: the device has no image. */
+    /* The seconds of a launch without copies; negative: the device has no image.  Of a call: besides
+     * the launches that it makes. */
     double (*seconds)(void *user, const usm__sim_launch *launch);
+    /* The i-th launch of usm_parallel() that the call `node` makes; false: it makes no more.  NULL:
+     * calls make none. */
+    bool (*parallel)(void *user, uint32_t node, uint32_t i, usm__sim_parallel *launch);
     void *user;
 } usm__sim_desc;
 
 typedef struct usm__sim_result {
     double   seconds;
-    double   joules; /* of all devices, at work and idle */
-    uint64_t launches, bytes_in, bytes_out;
+    double   joules;   /* of all devices, at work and idle */
+    uint64_t launches; /* chunks of calls' launches are some, too */
+    uint64_t bytes_in, bytes_out;
     double   busy_s[USM__SIM_DEVICES_MAX]; /* by device */
     uint64_t launches_of[USM__SIM_DEVICES_MAX];
 } usm__sim_result;
@@ -64,14 +62,20 @@ typedef struct usm__sim_result {
 usm_status usm__graph_simulate(usm_graph *graph, const usm__sim_desc *desc,
                                usm__sim_result *result);
 
+typedef struct usm__graph_try_desc {
+    uint32_t member, parts, launches, chunks;
+} usm__graph_try_desc;
+
 /* Runs the graph with so many parts of each partitioner whose `parts` is 0, but executes at most `launches` of each
  * expandable node; the others count as ended, with the block of the first.  Nodes run on the member
  * `member` of the team, unless it has no image of them.  seconds: by node, of a launch and the copies
  * that come with it, or of a call; the median of those executed, without the first if there are
- * others; negative: the member has no image.  first: of the first.
+ * others; negative: the member has no image.  first: of the first.  calls: by node, the launches of
+ * usm_parallel() that its call made, which the member executes alone, in `chunks` chunks or so; what was
+ * there before is dropped.
  *   as usm_graph_run() */
-usm_status usm__graph_try(usm_graph *graph, uint32_t member, uint32_t parts, uint32_t launches,
-                          double *seconds, double *first);
+usm_status usm__graph_try(usm_graph *graph, const usm__graph_try_desc *desc, double *seconds,
+                          double *first, usm__tried_call *calls);
 /* The parts that a node had in the last run: of the partitioner that it is, follows or merges; 0: of
  * none. */
 uint32_t usm__graph_parts_had(const usm_graph *graph, uint32_t node);

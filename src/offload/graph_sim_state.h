@@ -6,14 +6,6 @@
 #include "offload/graph_run.h"
 #include "offload/graph_sim.h"
 
-/* A device of the description; times are seconds on the simulated clock. */
-typedef struct usm__sim_place {
-    double   copies_end, compute_end; /* when what was given to it will have ended */
-    double   last_end;                /* of a launch that has */
-    double   busy;
-    uint64_t launches;
-} usm__sim_place;
-
 typedef struct usm__graph_sim {
     const usm__sim_desc *desc;
     double               now;
@@ -24,16 +16,21 @@ typedef struct usm__graph_sim {
 
 /* Executes few launches of each node, and keeps how long they took. */
 typedef struct usm__graph_trial {
-    uint32_t  member, launches; /* launches: at most, of a node */
-    double   *seconds;          /* by node, then by launch, in the order of their ends */
-    uint32_t *ended;            /* by node */
+    uint32_t          member, launches; /* launches: at most, of a node */
+    double           *seconds;          /* by node, then by launch, in the order of their ends */
+    uint32_t         *ended;            /* by node */
+    usm__tried_call  *calls;            /* by node */
+    usm__launch_trial parallel;         /* of the launches that calls make */
 } usm__graph_trial;
 
 /* What graph_run.c asks in the place of graph_flight.c. */
 usm_status         usm__sim_begin(usm__graph_run *r, usm__graph_task *task);
 usm__graph_flight *usm__sim_take(usm__graph_run *r); /* NULL: nothing is under way */
-void               usm__sim_call(usm__graph_run *r, uint32_t node);
+usm_status         usm__sim_call(usm__graph_run *r, uint32_t node);
 
+/* A call is about to be made: its launches are trials until it has ended. */
+void usm__trial_call(usm__graph_run *r, uint32_t node);
+void usm__trial_called(usm__graph_run *r);
 /* A launch has ended, or a call: what graph_run.c and graph_call.c tell a trial. */
 void usm__trial_note(usm__graph_trial *t, uint32_t node, double seconds);
 /* Once all launches of a node that are to be executed have ended, ends the others. */

@@ -6,6 +6,7 @@
  * resume from, calling the caller's progress function) is done by one thread at a time, without the
  * lock: a thread that has ended a chunk does it if no other thread is doing it
  * (usm__ledger_finalize()).  The same thread ends the launch once nothing is in progress. */
+#include "offload/launch_sim.h"
 #include "offload/parallel.h"
 
 #include "base/inline/clock.h"
@@ -326,6 +327,8 @@ static void count(usm_parallel_run *r, uint64_t now)
     }
     if (last > first && now > r->start_ns)
         r->stats.spread = (double)(last - first) / (double)(now - r->start_ns);
+    if (r->team->trial)
+        usm__trial_launched(r->team->trial, r->parts, r->team->nmembers, r->stats.wall_ns);
 }
 
 /* Nothing is in progress any more: the run makes no calls, except for slots that find no chunk. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm_parallel() and the calls it consists of: start, wait, cancel, release.  ledger.c and run.c do
  * the work between start and end; over a job, ranks.c does. */
+#include "offload/launch_sim.h"
 #include "offload/launches.h"
 #include "offload/ranks.h"
 #include "offload/tune.h"
@@ -60,6 +61,8 @@ static usm_status make_schedule(usm_parallel_run *r)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a launch");
     if (p->policy == usm__chunk_policy_find("energy"))
         st = ask_watts(team, watts);
+    if (st == USM_OK && team->trial)
+        st = usm__trial_begin(team->trial, p, &params);
     if (st == USM_OK)
         st = usm__chunk_policy_check(&params);
     if (st == USM_OK) {

@@ -15,6 +15,8 @@
  * The lock is not held while anything waits, nor during calls to the source.  `busy` counts the
  * slots at work: when it is 0, nothing calls the source any more. */
 #include "offload/run.h"
+
+#include "offload/launch_sim.h"
 #include "offload/tune.h"
 
 #include "base/os.h"
@@ -561,7 +563,7 @@ static usm_status fill(usm__run *run)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a launch");
     for (uint32_t i = 0; i < team->nmembers; i++) {
         run->members[i].member = &team->members[i];
-        if (usm__team_is_well(team, i))
+        if (usm__team_is_well(team, i) && usm__trial_has(team, k, i))
             run->members[i].kernel = k->kernels[i];
         if (run->members[i].kernel)
             run->members[i].tune = usm__tune_find(k, i, run->params.plan);

@@ -253,6 +253,14 @@ static void wrong_machines_are_refused(void)
     end();
 }
 
+static usm_status try_few(uint32_t parts, uint32_t launches, double *took, double *first)
+{
+    usm__graph_try_desc d        = {.parts = parts, .launches = launches, .chunks = 1};
+    usm__tried_call     calls[4] = {{NULL, 0, 0}};
+
+    return usm__graph_try(graph, &d, took, first, calls);
+}
+
 static void the_graph_stays_as_it_is(void)
 {
     usm__sim_desc   d = machine(2, 32, "adaptive");
@@ -270,7 +278,7 @@ static void the_graph_stays_as_it_is(void)
     must(usm__graph_simulate(graph, &d, &r));
     must(usm_graph_get_output(graph, JOIN, &data, &size)); /* of the run, still */
     CHECK(memcmp(before, data, size) == 0);
-    must(usm__graph_try(graph, 0, 16, 2, took, first));
+    must(try_few(16, 2, took, first));
     must(usm_graph_run(graph, NULL, NULL));
     must(usm_graph_get_output(graph, JOIN, &data, &size));
     CHECK(memcmp(before, data, size) == 0);
@@ -294,13 +302,13 @@ static void a_trial_executes_few_launches(void)
     double took[4] = {0}, first[4] = {0};
 
     begin();
-    must(usm__graph_try(graph, 0, 64, 3, took, first));
+    must(try_few(64, 3, took, first));
     CHECK_INT(launches_so_far(), 1 + 3 + 1);
     for (int i = CUT; i <= JOIN; i++)
         CHECK(took[i] > 0 && first[i] > 0);
     CHECK_INT(usm__graph_parts_had(graph, WORK), 64);
     CHECK_INT(usm__graph_parts_had(graph, JOIN), 64);
-    must(usm__graph_try(graph, 0, 2, 3, took, first)); /* there are fewer */
+    must(try_few(2, 3, took, first)); /* there are fewer */
     CHECK_INT(launches_so_far(), 5 + 1 + 2 + 1);
     end();
 }

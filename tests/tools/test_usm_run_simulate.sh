@@ -63,6 +63,31 @@ says out 'No partitioner of fixed.json leaves its parts open'
 says fixed.json '"parts": 8'
 says_not fixed.json per_device
 
+# --- templates --------------------------------------------------------------------------------------
+cat >templates.json <<'END'
+{
+    "nodes": [
+        {"name": "count", "kind": "map", "count": 1048576, "out": "u32",
+         "body": "uint n = (uint)i; for (int k = 0; k < 200; k++) n = n * 1664525u + 1013904223u; return n;"},
+        {"name": "sum", "kind": "map_reduce", "in": "u32", "out": "u64", "body": ["return x;", "return a + b;"]}
+    ],
+    "edges": [["count", "sum"]]
+}
+END
+# column TABLE NUMBER: of its first row
+column()
+{
+    awk -v n="$2" 'NR == 2 { print $n }' "$1"
+}
+expect 0 'chunks of templates' templates.json --simulate one.json
+says err "tried the nodes on $device"
+cp out alone
+[ "$(column alone 3)" -gt 6 ] || fail 'the chunks of two templates are not counted'
+machine many.json "$one" "$two" "$two" "$two"
+expect 0 'templates on several devices' templates.json --simulate many.json --policy adaptive
+awk -v one="$(column alone 2)" 'NR == 2 { exit !($2 < one / 2) }' out ||
+    fail "on devices of speed 1, 3, 3 and 3 it takes $(column out 2) s, and on one $(column alone 2) s"
+
 # --- mistakes ---------------------------------------------------------------------------------------
 expect 1 'no machine' small.json --simulate nowhere.json
 says err nowhere.json

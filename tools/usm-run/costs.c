@@ -18,6 +18,7 @@
 enum {
     FEW      = 64,  /* parts of the first trial ... */
     MANY     = 512, /* ... and of the second */
+    CHUNKS   = 16,  /* parts for each chunk of launches that templates make */
     LAUNCHES = 5,   /* of each expandable node */
     ROUNDS   = 5    /* of both trials; one is enough if it takes ENOUGH_NS */
 };
@@ -27,7 +28,9 @@ enum {
 typedef struct trial {
     double *few, *many, *first; /* few, many: the least of all rounds, which others disturb */
     double *now, *ignored;
-    uint32_t (*parts)[2]; /* of few, many */
+    usm__tried_call *few_calls, *many_calls, *now_calls; /* by node */
+    bool             makes_launches;                     /* a call does */
+    uint32_t (*parts)[2];                                /* of few, many */
     uint32_t        member;
     usm__sim_device here; /* how it copies */
     unsigned        round;
@@ -93,11 +96,14 @@ static bool measure_here(app *a, trial *t)
 
 static bool try_parts(app *a, trial *t, bool is_many)
 {
-    uint32_t parts   = is_many ? MANY : FEW;
-    double  *seconds = is_many ? t->many : t->few;
-    double  *first   = is_many || t->round > 0 ? t->ignored : t->first;
+    uint32_t            parts   = is_many ? MANY : FEW;
+    double             *seconds = is_many ? t->many : t->few;
+    usm__tried_call    *calls   = is_many ? t->many_calls : t->few_calls;
+    usm__graph_try_desc d       = {
+              .member = t->member, .parts = parts, .launches = LAUNCHES, .chunks = parts / CHUNKS};
+    double *first = is_many || t->round > 0 ? t->ignored : t->first;
 
-    if (usm__graph_try(a->graph, t->member, parts, LAUNCHES, t->now, first) != USM_OK)
+    if (usm__graph_try(a->graph, &d, t->now, first, t->now_calls) != USM_OK)
         return app_failed(a);
     take_off_copies(a->graph, &t->here, t->now);
     take_off_copies(a->graph, &t->here, first);
@@ -105,6 +111,7 @@ static bool try_parts(app *a, trial *t, bool is_many)
         t->parts[i][is_many] = usm__graph_parts_had(a->graph, i);
         if (t->round == 0 || t->now[i] < seconds[i])
             seconds[i] = t->now[i];
+        t->makes_launches |= calls_keep(&calls[i], &t->now_calls[i], t->round == 0);
     }
     return true;
 }
@@ -151,20 +158,9 @@ static cost fit(const usm_node_desc *n, const uint32_t parts[2], double few, dou
 
 /* ---- all devices ----------------------------------------------------------------------------- */
 
-/* Calls use all devices at a time: they take less time where there are more of them. */
-static double share_of_calls(const app *a, const machine *m)
-{
-    double sum = 0;
-
-    for (size_t i = 0; i < m->n; i++)
-        sum += m->devices[i].speed;
-    return a->team->nmembers / sum;
-}
-
 static void set_costs(costs *c, const app *a, const machine *m, const char *like, const trial *t)
 {
-    const usm_graph *g    = a->graph;
-    double           call = share_of_calls(a, m);
+    const usm_graph *g = a->graph;
 
     for (size_t i = 0; i < m->n; i++) {
         double factor = 1 / m->devices[i].speed;
@@ -175,32 +171,56 @@ static void set_costs(costs *c, const app *a, const machine *m, const char *like
             c->of[i * c->nnodes + n] = fit(&g->nodes[n].desc, t->parts[n], t->few[n] * factor,
                                            t->many[n] * factor, t->first[n] * factor);
     }
-    for (uint32_t n = 0; n < g->nnodes; n++)
-        c->calls[n] = (cost){.fixed = t->many[n] * call};
+    for (uint32_t n = 0; n < g->nnodes; n++) {
+        double host = t->many[n] - calls_seconds(&t->many_calls[n]);
+
+        c->calls[n] = (cost){.fixed = host > 0 ? host : 0};
+        calls_set(&c->made[n], m, like, &t->few_calls[n], &t->many_calls[n]);
+    }
+}
+
+static void free_calls(usm__tried_call *calls, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        usm__tried_call_clear(&calls[i]);
+    free(calls);
+}
+
+/* Whether one more round of trials is worth its time.  What templates take is not known after one,
+ * in which drivers may have compiled kernels. */
+static bool goes_on(const trial *t, uint64_t begin)
+{
+    if (t->round < (t->makes_launches ? 2 : 1))
+        return true;
+    return t->round < ROUNDS && usm_clock_ns(CLOCK_MONOTONIC) < begin + ENOUGH_NS;
 }
 
 static bool try_device(costs *c, app *a, const machine *m, const machine_device *d)
 {
-    size_t   n     = c->nnodes;
-    double  *times = need(calloc(5 * (n + 1), sizeof *times));
-    trial    t     = {.few     = times,
-                      .many    = times + n,
-                      .first   = times + 2 * n,
-                      .now     = times + 3 * n,
-                      .ignored = times + 4 * n,
-                      .member  = member_of(a, d->like)};
-    bool     is_ok = measure_here(a, &t);
-    uint64_t begin = usm_clock_ns(CLOCK_MONOTONIC);
+    size_t           n     = c->nnodes;
+    double          *times = need(calloc(5 * (n + 1), sizeof *times));
+    usm__tried_call *calls = need(calloc(3 * n + 1, sizeof *calls));
+    trial            t     = {.few        = times,
+                              .many       = times + n,
+                              .first      = times + 2 * n,
+                              .now        = times + 3 * n,
+                              .ignored    = times + 4 * n,
+                              .few_calls  = calls,
+                              .many_calls = calls + n,
+                              .now_calls  = calls + 2 * n,
+                              .member     = member_of(a, d->like)};
+    bool             is_ok = measure_here(a, &t);
+    uint64_t         begin = usm_clock_ns(CLOCK_MONOTONIC);
 
     t.parts = need(calloc(n + 1, sizeof *t.parts));
-    for (; is_ok && t.round < ROUNDS && usm_clock_ns(CLOCK_MONOTONIC) < begin + ENOUGH_NS;
-         t.round++)
+    for (; is_ok && goes_on(&t, begin); t.round++)
         is_ok = try_parts(a, &t, false) && try_parts(a, &t, true);
     if (is_ok) {
         set_costs(c, a, m, d->like, &t);
         fprintf(stderr, "usm-run: tried the nodes on %s in %.2f s\n", d->like,
                 (double)(usm_clock_ns(CLOCK_MONOTONIC) - begin) / 1e9);
     }
+    free_calls(calls, 3 * n);
     free(t.parts);
     free(times);
     return is_ok;
@@ -243,6 +263,7 @@ bool costs_find(costs *c, app *a, machine *m)
     c->ndevices = (uint32_t)m->n;
     c->of       = need(calloc(m->n * ((size_t)c->nnodes + 1), sizeof *c->of));
     c->calls    = need(calloc((size_t)c->nnodes + 1, sizeof *c->calls));
+    c->made     = need(calloc((size_t)c->nnodes + 1, sizeof *c->made));
     for (size_t i = 0; i < m->n && is_ok; i++)
         is_ok = was_tried(m, i) || try_device(c, a, m, &m->devices[i]);
     return is_ok;
@@ -250,8 +271,11 @@ bool costs_find(costs *c, app *a, machine *m)
 
 void costs_free(costs *c)
 {
+    for (uint32_t i = 0; i < c->nnodes && c->made; i++)
+        calls_free(&c->made[i]);
     free(c->of);
     free(c->calls);
+    free(c->made);
 }
 
 double costs_seconds(void *user, const usm__sim_launch *l)

@@ -44,6 +44,7 @@ static bool run_one(state *st, uint32_t per_device, const char *policy, bool is_
           .devices     = devices,
           .ndevices    = (uint32_t)st->m.n,
           .seconds     = costs_seconds,
+          .parallel    = calls_parallel,
           .user        = &st->c};
     outcome *o = &st->outcomes[st->n];
 

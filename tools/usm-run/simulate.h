@@ -3,6 +3,7 @@
  *
  *     machine.c    reads the description of a machine, as usm-info --machine writes it
  *     costs.c      executes a few launches of each node here, to know what they cost
+ *     calls.c      the same of launches that templates make
  *     simulate.c   runs the graph on the described machine, for numbers of parts and policies; the
  *                  table
  *     plot.c       the same as a picture
@@ -40,10 +41,23 @@ typedef struct cost {
     bool   has_image;
 } cost;
 
+/* The launches of usm_parallel() that a call makes. */
+typedef struct call_launch {
+    usm__sim_shape shape;
+    double         fixed; /* besides its chunks */
+} call_launch;
+
+typedef struct call_costs {
+    uint32_t       n;
+    call_launch   *launches;
+    usm__sim_pace *paces; /* by launch, then by device of the machine */
+} call_costs;
+
 typedef struct costs {
-    uint32_t nnodes, ndevices;
-    cost    *of;    /* by device of the machine, then by node */
-    cost    *calls; /* by node */
+    uint32_t    nnodes, ndevices;
+    cost       *of;    /* by device of the machine, then by node */
+    cost       *calls; /* by node: besides their launches */
+    call_costs *made;  /* by node */
 } costs;
 
 /* Tries the app on each device that the machine's devices are like.  false, and the reason is
@@ -52,6 +66,18 @@ bool costs_find(costs *c, app *a, machine *m);
 void costs_free(costs *c);
 /* For usm__sim_desc; user: the costs. */
 double costs_seconds(void *user, const usm__sim_launch *l);
+
+/* ---- calls.c */
+/* Keeps the least times of all trials; `now` may be used again.  Whether the call makes launches. */
+bool calls_keep(usm__tried_call *best, usm__tried_call *now, bool is_first);
+/* Seconds of all its launches. */
+double calls_seconds(const usm__tried_call *c);
+/* For the devices that are like the one that was tried, with few chunks and with many. */
+void calls_set(call_costs *c, const machine *m, const char *like, const usm__tried_call *few,
+               const usm__tried_call *many);
+void calls_free(call_costs *c);
+/* For usm__sim_desc; user: the costs. */
+bool calls_parallel(void *user, uint32_t node, uint32_t i, usm__sim_parallel *launch);
 
 /* ---- simulate.c */
 typedef struct outcome {
