@@ -45,8 +45,8 @@ typedef struct usm_team_desc {
      * 2. Several chunks shorter than a millisecond count as one. */
     uint32_t depth;
     /** usm_team_member.joules is counted.  The energy counters of the host's
-     * processors are read when launches end, at most every 50 ms.  Not with
-     * `ranks`. */
+     * processors are read when launches end, at most every 50 ms.  With
+     * `ranks`: of this rank's members. */
     bool energy;
 } usm_team_desc;
 #define USM_TEAM_DESC_INIT                                                                         \

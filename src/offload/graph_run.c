@@ -425,8 +425,11 @@ static usm_status on_flight(usm__graph_run *r, usm__graph_flight *f)
 /* The first failure ends the run; flights in progress are still waited for. */
 usm_status usm__graph_run_take(usm__graph_run *r, uint64_t deadline_ns, usm_status st)
 {
-    usm__graph_flight *f = r->sim ? usm__sim_take(r) : usm__graph_mail_take(r->mail, deadline_ns);
+    usm__graph_flight *f;
 
+    if (r->sim && st == USM_OK && usm__sim_unit_is_next(r->sim))
+        return r->sim->status;
+    f = r->sim ? usm__sim_take(r) : usm__graph_mail_take(r->mail, deadline_ns);
     while (f) {
         usm__graph_flight *next = f->next;
 
@@ -536,13 +539,19 @@ static usm_status open_place(usm__graph_run *r, uint32_t i)
 /* Excludes members that draw more than the cap alone, or whose power is unknown. */
 static usm_status find_watts(usm__graph_run *r)
 {
-    usm__schedule_params p     = {.nworkers = r->nmembers,
-                                  .policy   = usm__chunk_policy_find("energy"),
-                                  .numbers  = r->desc.policy.numbers,
-                                  .nnumbers = r->desc.policy.nnumbers};
-    double              *watts = usm__heap_alloc(r->nmembers * sizeof *watts);
-    usm_status           st    = watts ? USM_OK : out_of_memory();
+    usm__schedule_params p = {.nworkers = r->nmembers,
+                              .policy   = usm__chunk_policy_find("energy"),
+                              .numbers  = r->desc.policy.numbers,
+                              .nnumbers = r->desc.policy.nnumbers};
+    double              *watts;
+    usm_status           st;
 
+    if (r->nmembers > r->nlocal)
+        return usm__fail(USM_E_NOT_SUPPORTED,
+                         "the policy energy does not know what units draw: choose another, or run "
+                         "without units");
+    watts = usm__heap_alloc(r->nmembers * sizeof *watts);
+    st    = watts ? USM_OK : out_of_memory();
     for (uint32_t i = 0; i < r->nmembers && st == USM_OK; i++) {
         if (r->sim)
             watts[i] = r->places[i].member->watts;
@@ -772,12 +781,19 @@ usm_status usm__graph_serve(usm_graph *graph, const usm__graph_server *server,
 usm_status usm__graph_run_simulated(usm_graph *graph, usm__graph_sim *sim,
                                     usm_parallel_stats *stats)
 {
-    usm__graph_run r  = {.g = graph, .desc = USM_GRAPH_RUN_DESC_INIT, .sim = sim};
+    usm__graph_run r = {.g = graph, .desc = USM_GRAPH_RUN_DESC_INIT, .sim = sim};
+    usm__unit_crew crew;
     usm_status     st = usm__graph_check(graph);
 
     r.desc.policy      = sim->desc->policy;
     r.desc.no_prefetch = sim->desc->no_prefetch;
-    return st == USM_OK ? run_checked(&r, NULL, stats) : st;
+    sim->run           = &r;
+    if (st == USM_OK && sim->desc->nunits)
+        st = usm__sim_units_open(sim, graph, &crew);
+    if (st == USM_OK)
+        st = run_checked(&r, sim->desc->nunits ? &crew : NULL, stats);
+    usm__sim_units_close(sim);
+    return st;
 }
 
 usm_status usm__graph_run_trial(usm_graph *graph, usm__graph_trial *trial)

@@ -13,6 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The devices of this process: those of units come after them. */
+static uint32_t local_devices(const usm__sim_desc *desc)
+{
+    return desc->nunits ? desc->units[0].first : desc->ndevices;
+}
+
 /* ---- one launch ------------------------------------------------------------------------------ */
 
 uint32_t usm__graph_parts_had(const usm_graph *g, uint32_t node)
@@ -54,41 +60,53 @@ static uint64_t ns_of(double seconds)
     return (uint64_t)(seconds * 1e9) + 1; /* 0 is no time */
 }
 
+usm_status usm__sim_task(usm__graph_run *r, const usm__graph_task *task, uint32_t device,
+                         double from, usm__sim_task_end *end)
+{
+    const usm__graph_node *n = &r->g->nodes[task->node];
+    const usm__sim_device *d = &r->sim->desc->devices[device];
+    usm__sim_place        *p = &r->sim->places[device];
+    uint32_t               in, nblocks;
+    usm_status             st = usm__graph_pieces(r->g, task, NULL, &in, &nblocks);
+
+    if (st != USM_OK)
+        return st;
+    *end = (usm__sim_task_end){.bytes_in = 0};
+    if (!d->uses_host_memory || n->ninputs > 1) {
+        end->bytes_in = in;
+        from = usm__sim_later(from, p->copies_end) + usm__sim_copy_seconds(d, in, n->ninputs);
+        p->copies_end = from;
+    }
+    end->at = usm__sim_later(from, p->compute_end) + launch_seconds(r, task->node, device);
+    if (!d->uses_host_memory) {
+        end->bytes_out = n->desc.out_size * (n->ntasks == 1 ? n->nblocks : 1);
+        end->at += usm__sim_copy_seconds(d, end->bytes_out, 1);
+    }
+    p->compute_end = end->at;
+    return USM_OK;
+}
+
 usm_status usm__sim_begin(usm__graph_run *r, usm__graph_task *task)
 {
-    usm__graph_sim        *sim = r->sim;
-    const usm__graph_node *n   = &r->g->nodes[task->node];
-    const usm__sim_device *d   = &sim->desc->devices[task->member];
-    usm__sim_place        *p   = &sim->places[task->member];
-    usm__graph_flight     *f   = usm__heap_alloc(sizeof *f);
-    double                 start, end;
-    uint32_t               in, nblocks;
-    usm_status             st;
+    usm__graph_sim    *sim = r->sim;
+    usm__graph_flight *f   = usm__heap_alloc(sizeof *f);
+    usm__sim_task_end  end;
+    usm_status         st;
 
     if (!f)
         return usm__fail(USM_E_NO_MEMORY, "no host memory to simulate a launch of '%s'",
-                         n->desc.name);
-    st = usm__graph_pieces(r->g, task, NULL, &in, &nblocks);
+                         r->g->nodes[task->node].desc.name);
+    st = usm__sim_task(r, task, task->member, sim->now, &end);
     if (st != USM_OK) {
         usm__heap_free(f);
         return st;
     }
-    *f    = (usm__graph_flight){.task = task, .place = &r->places[task->member]};
-    start = sim->now;
-    if (!d->uses_host_memory || n->ninputs > 1) {
-        f->bytes_in = in;
-        start       = p->copies_end =
-            usm__sim_later(start, p->copies_end) + usm__sim_copy_seconds(d, in, n->ninputs);
-    }
-    start = usm__sim_later(start, p->compute_end);
-    end   = start + launch_seconds(r, task->node, task->member);
-    if (!d->uses_host_memory) {
-        f->bytes_out = n->desc.out_size * (n->ntasks == 1 ? n->nblocks : 1);
-        end += usm__sim_copy_seconds(d, f->bytes_out, 1);
-    }
-    p->compute_end = end;
-    f->begin_ns    = ns_of(sim->now);
-    f->end_ns      = ns_of(end);
+    *f = (usm__graph_flight){.task      = task,
+                             .place     = &r->places[task->member],
+                             .bytes_in  = end.bytes_in,
+                             .bytes_out = end.bytes_out,
+                             .begin_ns  = ns_of(sim->now),
+                             .end_ns    = ns_of(end.at)};
     insert(sim, f);
     return USM_OK;
 }
@@ -123,7 +141,7 @@ usm_status usm__sim_call(usm__graph_run *r, uint32_t node)
 
     sim->now += launch_seconds(r, node, d->ndevices);
     for (uint32_t i = 0; st == USM_OK && d->parallel && d->parallel(d->user, node, i, &launch); i++)
-        st = usm__sim_parallel_run(&launch, d->devices, d->ndevices, sim->places, &sim->now,
+        st = usm__sim_parallel_run(&launch, d->devices, local_devices(d), sim->places, &sim->now,
                                    &traffic);
     r->stats.chunks += traffic.chunks;
     r->stats.bytes_in += traffic.bytes_in;
@@ -140,16 +158,17 @@ static usm_team_kernel *kernel_for(const usm__sim_desc *desc, usm_team *team, ui
                                    const usm_node_desc *node)
 {
     usm_team_kernel *k = usm__heap_alloc(sizeof *k);
+    uint32_t         n = local_devices(desc);
 
     if (!k)
         return NULL;
-    *k         = (usm_team_kernel){.team = team, .nmembers = desc->ndevices};
-    k->kernels = usm__heap_alloc(desc->ndevices * sizeof(usm_kernel *));
+    *k         = (usm_team_kernel){.team = team, .nmembers = n};
+    k->kernels = usm__heap_alloc(n * sizeof(usm_kernel *));
     if (!k->kernels) {
         usm__heap_free(k);
         return NULL;
     }
-    for (uint32_t i = 0; i < desc->ndevices; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         usm__sim_launch launch = {.node = node, .number = number, .device = i};
 
         k->kernels[i] = desc->seconds(desc->user, &launch) >= 0 ? present : NULL;
@@ -159,13 +178,15 @@ static usm_team_kernel *kernel_for(const usm__sim_desc *desc, usm_team *team, ui
 
 static bool make_team(const usm__sim_desc *desc, usm_team *team)
 {
-    *team         = (usm_team){.nmembers = desc->ndevices, .depth = 1};
-    team->members = usm__heap_alloc(desc->ndevices * sizeof *team->members);
+    uint32_t n = local_devices(desc);
+
+    *team         = (usm_team){.nmembers = n, .depth = 1};
+    team->members = usm__heap_alloc(n * sizeof *team->members);
     if (!team->members)
         return false;
     usm__mutex_init(&team->lock, USM__RANK_TEAM, "a simulated team");
     (void)pthread_cond_init(&team->quiescent, NULL);
-    for (uint32_t i = 0; i < desc->ndevices; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         usm__member *m = &team->members[i];
 
         m->index            = i;
@@ -244,16 +265,26 @@ static usm_status check(const usm__sim_desc *desc)
             return usm__fail(USM_E_INVALID,
                              "copies to %s need a rate above 0 and a latency of 0 or more",
                              desc->devices[i].name);
+    if (desc->nunits > USM__UNITS_MAX || local_devices(desc) == 0)
+        return usm__fail(USM_E_INVALID, "a machine has a device here and at most %d units",
+                         USM__UNITS_MAX);
+    for (uint32_t i = 0; i < desc->nunits; i++)
+        if (!(desc->units[i].link.bytes_per_s > 0) || !(desc->units[i].link.latency >= 0))
+            return usm__fail(
+                USM_E_INVALID,
+                "the link to unit '%s' needs a rate above 0 and a latency of 0 or more",
+                desc->units[i].name);
     return USM_OK;
 }
 
 static void report(const usm__graph_sim *sim, const usm_parallel_stats *stats,
                    usm__sim_result *result)
 {
-    *result = (usm__sim_result){.seconds   = sim->now,
-                                .launches  = stats->chunks,
-                                .bytes_in  = stats->bytes_in,
-                                .bytes_out = stats->bytes_out};
+    *result = (usm__sim_result){.seconds          = sim->now,
+                                .launches         = stats->chunks,
+                                .bytes_in         = stats->bytes_in,
+                                .bytes_out        = stats->bytes_out,
+                                .bytes_over_links = sim->bytes_over_links};
     for (uint32_t i = 0; i < sim->desc->ndevices; i++) {
         const usm__sim_device *d    = &sim->desc->devices[i];
         double                 busy = sim->places[i].busy;

@@ -14,6 +14,7 @@
 #ifndef USM_OFFLOAD_GRAPH_SIM_H
 #define USM_OFFLOAD_GRAPH_SIM_H
 
+#include "offload/graph_where.h"
 #include "offload/launch_sim.h"
 
 #include <usm/graph.h>
@@ -31,12 +32,21 @@ typedef struct usm__sim_launch {
     bool                 is_first; /* of the node on the device */
 } usm__sim_launch;
 
+/* A unit (graph_units.h): a process elsewhere, with devices of its own behind a link. */
+typedef struct usm__sim_unit {
+    const char *name;
+    usm__link   link;            /* its rate is more than 0 */
+    uint32_t    first, ndevices; /* of the machine's devices */
+} usm__sim_unit;
+
 typedef struct usm__sim_desc {
     usm_policy policy;
     bool       no_prefetch;
     uint32_t   per_device; /* parts, of partitioners whose `parts` is 0; 0: as it says */
     const usm__sim_device *devices;
     uint32_t               ndevices;
+    const usm__sim_unit *units; /* whose devices come after those of this process, in their order */
+    uint32_t             nunits;
     /* The seconds of a launch without copies; negative: the device has no image.  Of a call: besides
      * the launches that it makes. */
     double (*seconds)(void *user, const usm__sim_launch *launch);
@@ -50,7 +60,7 @@ typedef struct usm__sim_result {
     double   seconds;
     double   joules;   /* of all devices, at work and idle */
     uint64_t launches; /* chunks of calls' launches are some, too */
-    uint64_t bytes_in, bytes_out;
+    uint64_t bytes_in, bytes_out, bytes_over_links;
     double   busy_s[USM__SIM_DEVICES_MAX]; /* by device */
     uint64_t launches_of[USM__SIM_DEVICES_MAX];
 } usm__sim_result;

@@ -5,9 +5,16 @@
 
 #include "offload/graph_run.h"
 #include "offload/graph_sim.h"
+#include "offload/graph_units.h"
+
+typedef struct usm__sim_units usm__sim_units;
 
 typedef struct usm__graph_sim {
     const usm__sim_desc *desc;
+    usm__graph_run      *run;
+    usm__sim_units      *units; /* NULL: there are none */
+    uint64_t             bytes_over_links;
+    usm_status           status; /* of what cannot say so itself; the thread has the message */
     double               now;
     usm__graph_flight   *flights; /* by their ends */
     usm__sim_place      *places;
@@ -22,6 +29,23 @@ typedef struct usm__graph_trial {
     usm__tried_call  *calls;            /* by node */
     usm__launch_trial parallel;         /* of the launches that calls make */
 } usm__graph_trial;
+
+/* What a task of a device costs, and when it has ended. */
+typedef struct usm__sim_task_end {
+    double   at;
+    uint32_t bytes_in;
+    uint64_t bytes_out;
+} usm__sim_task_end;
+
+/* The device is given the task at `from`, and has its inputs in host memory then. */
+usm_status usm__sim_task(usm__graph_run *r, const usm__graph_task *task, uint32_t device,
+                         double from, usm__sim_task_end *end);
+
+/* ---- graph_sim_units.c */
+usm_status usm__sim_units_open(usm__graph_sim *sim, const usm_graph *g, usm__unit_crew *crew);
+void       usm__sim_units_close(usm__graph_sim *sim);
+/* Whether units say something before the next launch of this process ends: then it is that time. */
+bool usm__sim_unit_is_next(usm__graph_sim *sim);
 
 /* What graph_run.c asks in the place of graph_flight.c. */
 usm_status         usm__sim_begin(usm__graph_run *r, usm__graph_task *task);

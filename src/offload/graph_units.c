@@ -37,10 +37,6 @@ usm_status usm__units_open(usm__graph_run *r, const usm__unit_crew *crew)
     if (crew->n > USM__UNITS_MAX)
         return usm__fail(USM_E_INVALID, "%u %s; a run of a graph takes at most %d", crew->n,
                          usm__plural(crew->n, "unit", "units"), USM__UNITS_MAX);
-    if (r->policy == USM__GRAPH_ENERGY)
-        return usm__fail(USM_E_NOT_SUPPORTED,
-                         "the policy energy does not know what units draw: choose another, or run "
-                         "without units");
     r->units = usm__heap_alloc(sizeof *r->units);
     if (!r->units)
         return out_of_memory();
@@ -222,8 +218,8 @@ static void send(usm__graph_run *r, const usm__graph_range *range, uint32_t to)
     const usm__graph_node *n   = &r->g->nodes[range->node];
     size_t                 one = usm__units_block(n);
 
-    r->units->crew.ops->send(r->units->crew.user, to - 1, range, n->blocks + range->first * one,
-                             range->count * one);
+    r->units->crew.ops->send(r->units->crew.user, to - 1, range,
+                             r->sim ? NULL : n->blocks + range->first * one, range->count * one);
     mark(r->g, range, usm__place_bit(to));
 }
 
@@ -444,7 +440,8 @@ static bool is_wanted(const usm__graph_run *r, const usm__unit_event *ev, uint32
     const usm__graph_node *n    = &r->g->nodes[ev->range.node];
     const usm__graph_task *task = &n->tasks[n->ntasks == 1 ? 0 : block];
 
-    if (!n->blocks || n->where[block] & USM__PLACE_HOME) /* a launch may be reading it */
+    if ((!n->blocks && !r->sim) ||
+        n->where[block] & USM__PLACE_HOME) /* a launch may be reading it */
         return false;
     return task->state == USM__TASK_DONE ||
            (task->state == USM__TASK_FLIES && task->member == r->nlocal + ev->unit);
@@ -462,7 +459,8 @@ static usm_status on_blocks(usm__graph_run *r, const usm__unit_event *ev)
         n->from[b] = 0;
         if (!is_wanted(r, ev, b))
             continue;
-        memcpy(n->blocks + b * one, ev->data + i * one, one);
+        if (!r->sim)
+            memcpy(n->blocks + b * one, ev->data + i * one, one);
         n->where[b] |= USM__PLACE_HOME;
     }
     return usm__units_advance(r);

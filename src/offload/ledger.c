@@ -337,9 +337,7 @@ static void end_launch(usm_parallel_run *r)
     usm_status status = r->status;
 
     usm__run_end(r->run);
-    usm__meter_settle(r->team->meter, &r->metering);
-    (void)usm__meter_node(r->team->meter, &r->metering, 0, r->plan->desc.kernel->trace);
-    usm__meter_close(r->team->meter, &r->metering);
+    usm__meter_finish(r->team->meter, &r->metering, r->plan->desc.kernel->trace);
     if (status == USM_OK)
         status = finish_merges(r);
     if (status == USM_OK && r->notifier.fn && !notify(r, true))

@@ -206,6 +206,13 @@ void usm__meter_close(usm__meter *m, usm__meter_run *run)
     run->is_open = false;
 }
 
+void usm__meter_finish(usm__meter *m, usm__meter_run *run, uint32_t kernel)
+{
+    usm__meter_settle(m, run);
+    (void)usm__meter_node(m, run, 0, kernel);
+    usm__meter_close(m, run);
+}
+
 /* ---- what it has found out ------------------------------------------------------------------- */
 
 void usm__meter_get(usm__meter *m, usm__meter_state *state)

@@ -44,6 +44,8 @@ void usm__meter_settle(usm__meter *m, const usm__meter_run *run);
  * number in traces. */
 double usm__meter_node(usm__meter *m, const usm__meter_run *run, uint32_t node, uint32_t kernel);
 void   usm__meter_close(usm__meter *m, usm__meter_run *run);
+/* All three for a run of one node. */
+void usm__meter_finish(usm__meter *m, usm__meter_run *run, uint32_t kernel);
 
 void usm__meter_get(usm__meter *m, usm__meter_state *state);
 /* Joules of a member in all runs so far; 0: unknown, or none. */

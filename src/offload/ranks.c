@@ -357,11 +357,13 @@ usm_status usm__ranks_get_member(usm__ranks *ranks, uint32_t index, usm_team_mem
     info->items   = notified.items;
     info->busy_ns = notified.busy_ns;
     info->speed   = notified.speed;
-    info->joules  = 0; /* nobody counts them over ranks */
+    info->joules  = 0; /* each rank counts those of its own */
     (void)snprintf(info->name, sizeof info->name, "%s", ranks->names[index]);
     if (r == ranks->self) {
         const usm__member *m = &ranks->team->members[index - ranks->first[r]];
+        usm__joules_source source;
 
+        info->joules = usm__meter_member(ranks->team->meter, m->index, &source);
         usm__mutex_lock(&ranks->team->lock);
         info->device  = m->device;
         info->state   = m->state;

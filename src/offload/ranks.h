@@ -147,6 +147,7 @@ struct usm__ranks_launch {
     usm__ranks_over_fn *over;
     void               *over_arg;
     uint64_t            start_ns;
+    usm__meter_run      metering; /* of this rank's members */
     bool                is_master, is_home, has_copies;
     unsigned char       shape[USM__WIRE_SHAPE], takes_part[USM__RANKS_MEMBERS];
     /* used only by the launch's thread */

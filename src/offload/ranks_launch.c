@@ -144,6 +144,8 @@ static bool take(void *source, uint32_t member, usm__chunk *chunk)
     usm__mutex_lock(&usm__ranks_all.lock);
     any = usm__worker_take(&l->worker, member, chunk);
     usm__mutex_unlock(&usm__ranks_all.lock);
+    if (any)
+        usm__meter_begin(l->ranks->team->meter, member);
     return any;
 }
 
@@ -169,6 +171,8 @@ static void ended(void *source, const usm__chunk_end *end)
     bool               is_bytes = end->is_of_bytes;
     unsigned           flags    = 0;
 
+    usm__meter_end(l->ranks->team->meter, &l->metering, 0, end->member,
+                   end->end_ns ? end->end_ns : usm__os_now_ns());
     if (st == USM_OK && l->has_copies && end->copies_size > 0) {
         st       = usm__ranks_send_copies(l, end);
         is_bytes = st != USM_OK;
@@ -513,6 +517,7 @@ static void notify_end(usm__ranks_launch *l, usm_status status, const char *reas
         (void)usm__notifier_notify(&l->notifier, &notified);
     }
     usm__run_destroy(l->run);
+    usm__meter_finish(l->ranks->team->meter, &l->metering, l->plan->desc.kernel->trace);
     l->run = NULL;
     if (status != USM_OK)
         (void)usm__fail(status, "%s", reason);
@@ -648,6 +653,8 @@ static usm_status fill(usm__ranks_launch *l)
         l->plan->may_wait |= d->args[i].mode == USM_READ_WRITE;
     }
     if (st == USM_OK)
+        st = usm__meter_open(l->ranks->team->meter, 1, &l->metering);
+    if (st == USM_OK)
         st = usm__run_create(&params, &l->run);
     if (st == USM_OK)
         st = start_worker(l);
@@ -686,6 +693,7 @@ static usm__ranks_launch *make(usm__ranks *ranks, usm__plan *plan)
 
 static void discard(usm__ranks_launch *l)
 {
+    usm__meter_close(l->ranks->team->meter, &l->metering);
     usm__run_destroy(l->run);
     free_packets(&l->in);
     free_packets(&l->out);

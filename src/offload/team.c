@@ -182,7 +182,7 @@ static usm_status open_meter(usm_team *team, const usm_team_desc *desc)
 {
     usm_status st;
 
-    if (desc->ranks || (!desc->energy && !usm__trace_is_on()))
+    if (!desc->energy && !usm__trace_is_on())
         return USM_OK;
     st = usm__meter_create(team, &team->meter);
     if (st == USM_OK || desc->energy)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A trace as Chrome's trace_event JSON, which ui.perfetto.dev and chrome://tracing open.
  *
- *     counters         of each pool: live, reserved and cached bytes
+ *     counters         of each pool: live, reserved and cached bytes; the joules of launches so far, by
+ *                      device
  *     threads' slices  driver calls with their duration; failed allocations as instants
  *     async slices     a block from its allocation to its free, named by its tag or its size
  *     spilling         transfers as async slices of their tier, waits as slices of their thread
@@ -274,6 +275,39 @@ static int write_counters(writer *w)
         end_step(&c, pool);
     free(c.steps);
     return status;
+}
+
+/* ---- energy ------------------------------------------------------------------------- */
+
+/* What the host's processors drew while they had no launch has no member, and is 0. */
+static uint32_t energy_track(const writer *w, const usm__profile_energy_record *e)
+{
+    return e->member <= w->t->nmembers ? e->member : 0;
+}
+
+/* The joules of a device are those of launches that have ended: the counter rises at their ends. */
+static int write_energy(writer *w)
+{
+    uint64_t *sums = calloc(w->t->nmembers + 1, sizeof *sums);
+
+    if (!sums)
+        return ENOMEM;
+    for (size_t i = 0; i < w->t->nenergies; i++) {
+        const usm__profile_energy_record *e     = &w->t->energies[i];
+        const usm__profile_record         r     = {.thread = e->thread, .source = e->source};
+        uint32_t                          track = energy_track(w, e);
+        char                              name[160];
+
+        snprintf(name, sizeof name, "energy of %.100s",
+                 track ? usm__profile_work_member_name(w->t, track) : "idle processors");
+        sums[track] += e->microjoules;
+        event_begin(w, 'C', &r, e->time_ns, name);
+        usm__json_object_begin(&w->j, "args");
+        usm__json_parts(&w->j, "joules", sums[track], 6);
+        args_end(w);
+    }
+    free(sums);
+    return 0;
 }
 
 /* ---- driver calls, failures --------------------------------------------------------- */
@@ -686,6 +720,8 @@ static int write_events(writer *w)
         status = write_queues(w);
     if (!status)
         status = write_counters(w);
+    if (!status)
+        status = write_energy(w);
     return status ? status : write_blocks(w);
 }
 

@@ -3,6 +3,7 @@
 #include "ranks_here.h"
 
 #include "base/fault.h"
+#include "offload/meter.h"
 
 #include <usm/graph.h>
 
@@ -154,6 +155,7 @@ usm_team_kernel *begin(const char *name)
     atomic_store(&here.indices, 0);
     desc.selector = "host:*";
     desc.ranks    = true;
+    desc.energy   = here.has_energy;
     must(usm_team_create(&desc, &here.team), USM_OK);
     return kernel_of_team(name);
 }
@@ -604,5 +606,25 @@ void rank_names_a_home_that_is_none(uint32_t rank, uint32_t count)
 
     must(fill_once(k, count, rank, TOTAL, NULL), USM_E_INVALID);
     CHECK_IN("home", usm_last_error());
+    end(k);
+}
+
+/* Each counts what its own members use. */
+void rank_counts_its_energy(uint32_t rank, uint32_t count)
+{
+    usm_team_member  m = {.struct_size = sizeof m};
+    usm_team_kernel *k;
+
+    (void)count;
+    (void)setenv("USM_WATTS", "*=50", 1);
+    here.has_energy = true;
+    k               = begin("fill");
+    usm__meter_set_folder(here.team->meter, "none");
+    here.ns = 1000;
+    must(fill_once(k, 0, rank, TABLE, NULL), USM_OK);
+    for (uint32_t i = 0; i < usm_team_size(here.team); i++) {
+        must(usm_team_get_member(here.team, i, &m), USM_OK);
+        CHECK((m.joules > 0) == (m.rank == rank));
+    }
     end(k);
 }

@@ -27,6 +27,7 @@ void rank_1_is_refused(uint32_t rank, uint32_t count);
 void rank_0_is_refused_often(uint32_t rank, uint32_t count);
 void rank_has_no_memory(uint32_t rank, uint32_t count);
 void rank_names_a_home_that_is_none(uint32_t rank, uint32_t count);
+void rank_counts_its_energy(uint32_t rank, uint32_t count);
 /* The last rank, which is neither the master nor home. */
 void last_rank_dies_early(uint32_t rank, uint32_t count);
 void last_rank_dies_halfway(uint32_t rank, uint32_t count);

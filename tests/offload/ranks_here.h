@@ -20,6 +20,7 @@ extern struct rank_here {
     usm_team   *team;
     size_t      die_at, stop_at; /* from this index on; 0: never                              */
     unsigned    ns;              /* an index takes, asleep                                    */
+    bool        has_energy;      /* teams count it */
     atomic_bool has_stopped;
     atomic_uint_fast64_t indices;
 } here;

@@ -68,7 +68,7 @@ static void end(void)
 
 static usm__sim_device devices[4];
 static double          speeds[4];
-static uint32_t        lacks_merge; /* the devices, as bits */
+static uint32_t        lacks_cut, lacks_work, lacks_merge; /* the devices, as bits */
 
 /* A second to cut, eight seconds of work, half a second to join, on a device of speed 1; 0.25 more
  * for the first launch of work. */
@@ -76,7 +76,9 @@ static double seconds(void *user, const usm__sim_launch *l)
 {
     bool *cold = user;
 
-    if (l->number == JOIN && lacks_merge >> l->device & 1)
+    uint32_t lacks = l->number == CUT ? lacks_cut : l->number == WORK ? lacks_work : lacks_merge;
+
+    if (lacks >> l->device & 1)
         return -1;
     switch (l->number) {
     case CUT:
@@ -99,7 +101,7 @@ static usm__sim_desc machine(uint32_t n, uint32_t per_device, const char *policy
             .name = names[i], .uses_host_memory = true, .bytes_per_s = 1e9, .watts = 0};
         speeds[i] = 1;
     }
-    lacks_merge = 0;
+    lacks_cut = lacks_work = lacks_merge = 0;
     return (usm__sim_desc){.policy     = {.name = policy},
                            .per_device = per_device,
                            .devices    = devices,
@@ -234,8 +236,80 @@ static void a_device_without_the_image_gets_other_nodes(void)
     end();
 }
 
+/* A machine of two devices, the second of which is a unit's. */
+static usm__sim_desc with_unit(usm__sim_unit *unit, double latency, double bytes_per_s)
+{
+    usm__sim_desc d = machine(2, 16, "adaptive");
+
+    *unit =
+        (usm__sim_unit){.name = "far", .link = {latency, bytes_per_s}, .first = 1, .ndevices = 1};
+    d.units  = unit;
+    d.nunits = 1;
+    return d;
+}
+
+/* 16 parts, as a unit does not make a run have more: 0.5 s each. */
+static void units_share_the_work(void)
+{
+    usm__sim_unit   unit;
+    usm__sim_desc   d = with_unit(&unit, 0, 1e9);
+    usm__sim_result r;
+
+    begin();
+    must(usm__graph_simulate(graph, &d, &r));
+    about(r.seconds, 1 + 4 + 0.5);
+    CHECK_INT(r.launches, 18);
+    CHECK(r.launches_of[1] >= 8);
+    CHECK(r.bytes_over_links >= 8 * BLOCK + 8 * SMALL);
+    about(r.busy_s[0] + r.busy_s[1], 9.5);
+    end();
+}
+
+static void links_take_their_time(void)
+{
+    usm__sim_unit   unit;
+    usm__sim_desc   d = with_unit(&unit, 0, 1e4); /* a block takes 0.1 s */
+    usm__sim_result r;
+    double          whole;
+
+    begin();
+    lacks_cut = lacks_merge = 1 << 1; /* the unit only works */
+    must(usm__graph_simulate(graph, &d, &r));
+    whole = r.seconds;
+    CHECK(whole > 5.5 + 0.1 && whole < 9);
+    CHECK_INT(r.bytes_over_links, r.launches_of[1] * (BLOCK + SMALL));
+    unit.link.bytes_per_s /= 4;
+    must(usm__graph_simulate(graph, &d, &r));
+    CHECK(r.seconds > whole);
+    unit.link.bytes_per_s = 100; /* ten seconds a block: no use */
+    must(usm__graph_simulate(graph, &d, &r));
+    about(r.seconds, 9.5);
+    CHECK_INT(r.launches_of[1], 0);
+    end();
+}
+
+/* Home cannot work: each part goes to the unit and comes back. */
+static void a_unit_alone_is_waited_for(void)
+{
+    usm__sim_unit   unit;
+    usm__sim_desc   d = with_unit(&unit, 0.2, 1e4);
+    usm__sim_result r;
+    const double    block = BLOCK / 1e4, small = SMALL / 1e4;
+
+    begin();
+    lacks_cut = lacks_merge = 1 << 1;
+    lacks_work              = 1 << 0;
+    must(usm__graph_simulate(graph, &d, &r));
+    /* one way before the first launch, and, once the last was done, a question and its answer */
+    CHECK(r.seconds > 1 + block + 8 + small + 0.5 + 3 * 0.1);
+    CHECK_INT(r.launches_of[1], r.launches - 2);
+    CHECK_INT(r.bytes_over_links, r.launches_of[1] * (BLOCK + SMALL));
+    end();
+}
+
 static void wrong_machines_are_refused(void)
 {
+    usm__sim_unit   unit;
     usm__sim_desc   d = machine(1, 8, "adaptive");
     usm__sim_result r;
 
@@ -250,6 +324,13 @@ static void wrong_machines_are_refused(void)
     d = machine(1, 8, "guided");
     CHECK_INT(usm__graph_simulate(graph, &d, &r), USM_E_INVALID);
     CHECK_IN("guided", usm_last_error());
+    d = with_unit(&unit, 0, 0);
+    CHECK_INT(usm__graph_simulate(graph, &d, &r), USM_E_INVALID);
+    CHECK_IN("link to unit 'far'", usm_last_error());
+    d          = with_unit(&unit, 0, 1);
+    unit.first = 0;
+    CHECK_INT(usm__graph_simulate(graph, &d, &r), USM_E_INVALID);
+    CHECK_IN("a device here", usm_last_error());
     end();
 }
 
@@ -314,11 +395,19 @@ static void a_trial_executes_few_launches(void)
 }
 
 static const plain_case cases[] = {
-    CASE(one_device_takes_the_sum),      CASE(devices_share_by_their_speeds),
-    CASE(few_parts_leave_a_device_idle), CASE(copies_take_their_time),
-    CASE(joules_are_watts_by_seconds),   CASE(a_device_without_the_image_gets_other_nodes),
-    CASE(wrong_machines_are_refused),    CASE(the_graph_stays_as_it_is),
-    CASE(a_trial_executes_few_launches), {NULL, NULL},
+    CASE(one_device_takes_the_sum),
+    CASE(devices_share_by_their_speeds),
+    CASE(few_parts_leave_a_device_idle),
+    CASE(copies_take_their_time),
+    CASE(joules_are_watts_by_seconds),
+    CASE(a_device_without_the_image_gets_other_nodes),
+    CASE(units_share_the_work),
+    CASE(links_take_their_time),
+    CASE(a_unit_alone_is_waited_for),
+    CASE(wrong_machines_are_refused),
+    CASE(the_graph_stays_as_it_is),
+    CASE(a_trial_executes_few_launches),
+    {NULL, NULL},
 };
 
 int main(int argc, char **argv)

@@ -104,6 +104,11 @@ static void a_home_that_is_no_rank_is_refused(void)
     job_run(2, rank_names_a_home_that_is_none);
 }
 
+static void ranks_count_their_energy(void)
+{
+    job_run(2, rank_counts_its_energy);
+}
+
 static void a_rank_that_dies_is_replaced(void)
 {
     run_and_lose(2, 3, last_rank_dies_early);
@@ -198,6 +203,7 @@ int main(int argc, char **argv)
         CASE(what_comes_for_a_refused_launch_is_not_kept),
         CASE(without_memory_nobody_waits),
         CASE(a_home_that_is_no_rank_is_refused),
+        CASE(ranks_count_their_energy),
         CASE(a_rank_that_dies_is_replaced),
         CASE(a_rank_that_dies_changes_no_sum),
         CASE(a_rank_that_dies_updates_nothing_twice),

@@ -150,6 +150,11 @@ json 'd["peaks"][0]["live_peak"] == {"before": 131072, "after": 98304}'
 run 0 "$tool" diff a.trace a.trace && says "No difference: all counts and sizes are the same."
 run 0 "$tool" diff a.trace a.trace --json && json 'd["equal"] and len(d["call_sites"]) == 2'
 run 0 "$tool" diff split.trace split.trace && says "Devices in split launches"
+run 0 env USM_WATTS='*=50' "$tool" record -o warm.trace "$app" split
+run 0 "$tool" diff split.trace warm.trace && says "energy of launches" && says "square on host:0"
+run 0 "$tool" diff warm.trace warm.trace --json && json 'd["equal"]'
+json '[sum(e[k]["after"] for k in ("counted_uj", "stated_uj")) > 0 for e in d["energy"]] == [True]'
+json 'd["totals"]["launches_uj"]["after"] == sum(e["counted_uj"]["after"] + e["stated_uj"]["after"] for e in d["energy"])'
 run 2 "$tool" diff a.trace && says "two traces"
 run 2 "$tool" diff a.trace freed.trace -o x && says "diff takes --json and --top"
 run 1 "$tool" diff a.trace absent.trace && says "No such file"

@@ -63,6 +63,23 @@ says out 'No partitioner of fixed.json leaves its parts open'
 says fixed.json '"parts": 8'
 says_not fixed.json per_device
 
+# --- units ------------------------------------------------------------------------------------------
+# units FILE MIB_S: a device here, and a unit with two behind a link
+units()
+{
+    printf '{"devices": [{%s}],\n"units": [{"name": "far", "latency_us": 200, "mib_s": %s,\n"devices": [{%s}, {%s}]}]}' \
+        "$one" "$2" "$two" "$two" >"$1"
+}
+units near.json 10000
+expect 0 'a unit' small.json --simulate near.json --policy adaptive
+says out '<- best'
+grep -q 'two [1-9][0-9]* %, two [1-9]' out || fail 'the devices of the unit have no work'
+units wrong.json null
+expect 1 'a unit without its link' small.json --simulate wrong.json
+says err "wrong.json:2: a unit needs its 'name', 'mib_s', the rate of its link, and 'devices'"
+expect 1 'energy of units' small.json --simulate near.json --policy energy:60
+says err 'does not know what units draw'
+
 # --- templates --------------------------------------------------------------------------------------
 cat >templates.json <<'END'
 {
@@ -79,6 +96,8 @@ column()
 {
     awk -v n="$2" 'NR == 2 { print $n }' "$1"
 }
+expect 1 'templates and units' templates.json --simulate near.json
+says err "node 'count' is a template, which runs on this machine: leave units out"
 expect 0 'chunks of templates' templates.json --simulate one.json
 says err "tried the nodes on $device"
 cp out alone

@@ -917,6 +917,8 @@ static void launches_are_exported(void)
     CHECK_IN("\"gpu kernel\"", text);
     CHECK_IN("\"cpu failed chunk\"", text);
     CHECK_IN("\"cpu idle\"", text);
+    CHECK_IN("\"energy of gpu\",\"args\":{\"joules\":0.007000}", text);
+    CHECK_IN("\"energy of idle processors\"", text);
     CHECK_INT(usm__export_html(t, out), 0);
     (void)plain_read(out, text, sizeof(text));
     CHECK_IN("\"gaps\":[[1000,100]]", text);

@@ -3,7 +3,8 @@
  *
  * Rows of both traces are matched by name.  A call site's name loses the offsets in its functions,
  * so that it stays the same when the program is built again; what has no symbol keeps its offset.
- * Times differ between any two runs: they are shown, and do not count as a difference. */
+ * Times and energy differ between any two runs: they are shown, and do not count as a
+ * difference. */
 #include "prof.h"
 
 #include "base/json.h"
@@ -21,7 +22,7 @@
 
 #define COLUMNS 2
 
-typedef enum unit { COUNT, BYTES, TIME } unit;
+typedef enum unit { COUNT, BYTES, TIME, ENERGY } unit; /* ENERGY: microjoules */
 
 typedef struct column {
     const char *name, *key;
@@ -45,7 +46,7 @@ typedef struct difference {
     size_t ntotals;
     column names[12];
     row    totals[12]; /* one number each */
-    table  peaks, sites, devices, queues;
+    table  peaks, sites, devices, queues, energy;
     bool   is_equal, is_sampled;
 } difference;
 
@@ -146,6 +147,8 @@ static void add_totals(difference *d, int side, const usm__analysis *a)
         {{"driver calls that take memory", "takes", COUNT}, a->takes},
         {{"driver calls that give it back", "gives", COUNT}, a->gives},
         {{"time in driver calls", "driver_ns", TIME}, a->driver_ns},
+        {{"energy of launches", "launches_uj", ENERGY}, a->energy.all},
+        {{"energy while processors had none", "idle_uj", ENERGY}, a->energy.idle},
     };
 
     d->ntotals = sizeof(totals) / sizeof(*totals);
@@ -176,6 +179,23 @@ static bool add_rows(difference *d, int side, const usm__analysis *a, const usm_
     return is_done;
 }
 
+/* Devices and kernels by their names, whatever their numbers are. */
+static bool add_energy(difference *d, int side, const usm__profile *t, const usm__analysis *a)
+{
+    bool is_done = true;
+
+    for (size_t i = 0; i < a->energy.n && is_done; i++) {
+        const usm__profile_energy_row *r = &a->energy.rows[i];
+        char                           name[USM__SITE_NAME];
+
+        (void)snprintf(name, sizeof(name), "%s on %s", usm__profile_work_kernel_name(t, r->kernel),
+                       usm__profile_work_member_name(t, r->member));
+        is_done = add(&d->energy, side, name, r->is_stated ? 0 : r->microjoules,
+                      r->is_stated ? r->microjoules : 0);
+    }
+    return is_done;
+}
+
 static bool take_in(difference *d, int side, const usm__profile *t, const usm__analysis *a)
 {
     usm__profile_peaks found;
@@ -186,7 +206,7 @@ static bool take_in(difference *d, int side, const usm__profile *t, const usm__a
     add_totals(d, side, a);
     for (size_t i = 0; i < t->nsources; i++)
         d->is_sampled |= t->sources[i].header.stack_bytes > 1;
-    is_done = add_rows(d, side, a, &found);
+    is_done = add_rows(d, side, a, &found) && add_energy(d, side, t, a);
     usm__profile_peaks_free(&found);
     return is_done;
 }
@@ -197,9 +217,11 @@ static void compare(difference *d)
     match(&d->sites);
     match(&d->devices);
     match(&d->queues);
+    match(&d->energy);
     d->is_equal = count_changed(&d->peaks) == 0 && count_changed(&d->sites) == 0;
     for (size_t i = 0; i < d->ntotals; i++)
-        d->is_equal &= d->names[i].unit == TIME || is_same(&d->totals[i]);
+        d->is_equal &=
+            d->names[i].unit == TIME || d->names[i].unit == ENERGY || is_same(&d->totals[i]);
 }
 
 /* --- text ------------------------------------------------------------------------------------ */
@@ -210,6 +232,8 @@ static void put_value(columns *c, unit u, uint64_t value)
         columns_bytes(c, value);
     else if (u == TIME)
         columns_time(c, (double)value);
+    else if (u == ENERGY)
+        columns_add(c, "%.3f J", (double)value / 1e6);
     else
         columns_add(c, "%llu", (unsigned long long)value);
 }
@@ -224,6 +248,8 @@ static void put_change(columns *c, unit u, uint64_t before, uint64_t after)
         (void)usm__format_bytes(size, text, sizeof(text));
     else if (u == TIME)
         (void)time_text((double)size, text, sizeof(text));
+    else if (u == ENERGY)
+        (void)snprintf(text, sizeof(text), "%.3f J", (double)size / 1e6);
     else
         (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)size);
     columns_add(c, "%s%s", sign, size ? text : "0");
@@ -292,6 +318,8 @@ static void print_text(const difference *d, char *const *files, size_t top)
         print_table(&d->devices, top);
     if (d->queues.n > 0)
         print_table(&d->queues, top);
+    if (d->energy.n > 0)
+        print_table(&d->energy, top);
     if (d->is_equal)
         puts("\nNo difference: all counts and sizes are the same.");
 }
@@ -337,6 +365,7 @@ static void print_json(const difference *d, char *const *files)
     json_table(&j, &d->sites);
     json_table(&j, &d->devices);
     json_table(&j, &d->queues);
+    json_table(&j, &d->energy);
     usm__json_object_end(&j);
 }
 
@@ -360,6 +389,11 @@ static const table queues = {
     .first   = "queue",
     .key     = "queues",
     .columns = {{"kernels", "kernel_ns", TIME}, {"copies", "copy_ns", TIME}}};
+static const table energy = {
+    .title   = "Energy of launches (powercap: measured; USM_WATTS: from what it says)",
+    .first   = "kernel and device",
+    .key     = "energy",
+    .columns = {{"powercap", "counted_uj", ENERGY}, {"USM_WATTS", "stated_uj", ENERGY}}};
 
 bool diff(char *const *files, const usm__profile *const *traces,
           const usm__analysis *const *analyses, bool as_json, size_t top)
@@ -373,6 +407,7 @@ bool diff(char *const *files, const usm__profile *const *traces,
     d->sites   = sites;
     d->devices = devices;
     d->queues  = queues;
+    d->energy  = energy;
     for (int side = 0; side < 2 && is_done; side++)
         is_done = take_in(d, side, traces[side], analyses[side]);
     if (d->is_sampled)
@@ -388,6 +423,7 @@ bool diff(char *const *files, const usm__profile *const *traces,
     usm__heap_free(d->sites.rows);
     usm__heap_free(d->devices.rows);
     usm__heap_free(d->queues.rows);
+    usm__heap_free(d->energy.rows);
     usm__heap_free(d);
     return is_done;
 }

@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-static const char *const machine_keys[] = {"schema", "version", "devices", NULL};
+static const char *const machine_keys[] = {"schema", "version", "devices", "units", NULL};
+static const char *const unit_keys[]    = {"name", "latency_us", "mib_s", "devices", NULL};
 static const char *const device_keys[]  = {"name",       "like",  "speed", "in_place",
                                            "latency_us", "mib_s", "watts", "idle_watts",
                                            "watts_from", NULL};
@@ -51,12 +52,69 @@ static bool read_device(machine *m, value at)
     return true;
 }
 
-bool machine_read(machine *m, const char *path)
+/* Adds the devices of the machine, or of a unit. */
+static bool read_devices(machine *m, value devices)
 {
     app        *a   = &m->file;
     const char *end = NULL;
-    value       root, devices;
-    uint64_t    schema = 1;
+    size_t      n   = json_is_array(devices.json) ? json_array_size(devices.json) : 0;
+
+    if (n == 0 || n > USM__SIM_DEVICES_MAX - m->n)
+        return mistake(
+            a, devices.at,
+            "'devices' must be an array of 1 to %d devices; usm-info --machine writes those of "
+            "this machine",
+            USM__SIM_DEVICES_MAX);
+    for (size_t i = 0; i < n; i++)
+        (void)read_device(m, next_element(devices, i, &end));
+    return true;
+}
+
+static bool read_unit(machine *m, value at)
+{
+    app           *a       = &m->file;
+    usm__sim_unit *u       = &m->units[m->nunits];
+    double         latency = 0, rate = 0;
+    bool           is_ok;
+
+    if (!check_keys(a, at, "a unit", unit_keys))
+        return false;
+    *u    = (usm__sim_unit){.first = (uint32_t)m->n};
+    is_ok = get_text(a, at, "name", &u->name);
+    is_ok &= get_real(a, at, "latency_us", 0, &latency);
+    is_ok &= get_real(a, at, "mib_s", 1e-3, &rate);
+    if (!is_ok)
+        return false;
+    if (!u->name || !(rate > 0) || !member(at, "devices").json)
+        return mistake(a, at.at,
+                       "a unit needs its 'name', 'mib_s', the rate of its link, and 'devices'");
+    u->link = (usm__link){.latency = latency / 1e6, .bytes_per_s = rate * (1 << 20)};
+    if (!read_devices(m, member(at, "devices")))
+        return false;
+    u->ndevices = (uint32_t)m->n - u->first;
+    m->nunits++;
+    return true;
+}
+
+static bool read_units(machine *m, value units)
+{
+    const char *end = NULL;
+
+    if (!units.json)
+        return true;
+    if (!json_is_array(units.json) || json_array_size(units.json) > USM__UNITS_MAX)
+        return mistake(&m->file, units.at, "'units' must be an array of at most %d units",
+                       USM__UNITS_MAX);
+    for (size_t i = 0; i < json_array_size(units.json); i++)
+        (void)read_unit(m, next_element(units, i, &end));
+    return true;
+}
+
+bool machine_read(machine *m, const char *path)
+{
+    app     *a = &m->file;
+    value    root;
+    uint64_t schema = 1;
 
     if (!read_json(a, path))
         return false;
@@ -64,16 +122,11 @@ bool machine_read(machine *m, const char *path)
     if (!check_keys(a, root, "a machine", machine_keys))
         return false;
     (void)get_number(a, root, "schema", 1, 1, &schema);
-    devices = member(root, "devices");
-    if (!json_is_array(devices.json) || json_array_size(devices.json) == 0 ||
-        json_array_size(devices.json) > USM__SIM_DEVICES_MAX)
-        return mistake(a, devices.at,
-                       "'devices' must be an array of 1 to %d devices; usm-info "
-                       "--machine writes those of this machine",
-                       USM__SIM_DEVICES_MAX);
-    m->devices = need(calloc(json_array_size(devices.json), sizeof *m->devices));
-    for (size_t i = 0; i < json_array_size(devices.json); i++)
-        (void)read_device(m, next_element(devices, i, &end));
+    m->devices = need(calloc(USM__SIM_DEVICES_MAX, sizeof *m->devices));
+    if (read_devices(m, member(root, "devices"))) {
+        m->nlocal = m->n;
+        (void)read_units(m, member(root, "units"));
+    }
     return a->mistakes == 0;
 }
 

@@ -43,6 +43,8 @@ static bool run_one(state *st, uint32_t per_device, const char *policy, bool is_
           .per_device  = is_own ? 0 : per_device,
           .devices     = devices,
           .ndevices    = (uint32_t)st->m.n,
+          .units       = st->m.units,
+          .nunits      = st->m.nunits,
           .seconds     = costs_seconds,
           .parallel    = calls_parallel,
           .user        = &st->c};
@@ -121,9 +123,9 @@ static void print_outcome(const state *st, const outcome *o, bool watts)
     const usm__sim_result *r = &o->result;
 
     if (o->per_device)
-        printf("%7u%c %6zu  ", o->per_device, o->is_own ? '*' : ' ', o->per_device * st->m.n);
+        printf("%7u%c %6zu  ", o->per_device, o->is_own ? '*' : ' ', o->per_device * st->m.nlocal);
     printf("%-9s %10.4f %9llu %10.1f", o->policy, r->seconds, (unsigned long long)r->launches,
-           (double)(r->bytes_in + r->bytes_out) / (1 << 20));
+           (double)(r->bytes_in + r->bytes_out + r->bytes_over_links) / (1 << 20));
     if (watts)
         printf(" %10.1f", r->joules);
     print_shares(st, o);

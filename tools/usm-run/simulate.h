@@ -26,7 +26,10 @@ typedef struct machine_device {
 typedef struct machine {
     app             file; /* its text, and places in it */
     machine_device *devices;
-    size_t          n;
+    size_t          n;      /* with those of units, which come last */
+    size_t          nlocal; /* without */
+    usm__sim_unit   units[USM__UNITS_MAX];
+    uint32_t        nunits;
 } machine;
 
 /* false, and all mistakes are reported */
