@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -110,4 +111,16 @@ bool spill_memory_written(uint64_t *bytes)
         return false;
     *bytes = number_in("/proc/self/io", "write_bytes:");
     return true;
+}
+
+void spill_memory_warm(uint64_t bytes)
+{
+    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        return;
+    (void)madvise(p, bytes, MADV_HUGEPAGE);
+    for (uint64_t at = 0; at < bytes; at += 4096)
+        *(volatile char *)(p + at) = 1;
+    munmap(p, bytes);
 }

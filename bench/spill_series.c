@@ -5,6 +5,8 @@
  * the sections. */
 #include "spill_series.h"
 
+#include "spill_memory.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +118,8 @@ bool spill_run_one(const char *workload, size_t accesses, spill_samples *rates)
 
 static bool run_workload(const spill_series *s, int w, spill_result *r)
 {
+    if (w == W1) /* the others find their memory there */
+        spill_memory_warm(s->limit);
     if (!spill_run_one(spill_workloads[w], s->accesses, &r->ours[w]))
         return give_up(SPILL_HOST, r);
     return contender_ask(SPILL_HOST, "settle", NULL, 0) || give_up(SPILL_HOST, r);
