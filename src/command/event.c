@@ -96,8 +96,7 @@ static void completion_notify(void *arg, usm_status status)
     usm__completion *c = arg;
 
     c->status = status;
-    usm__executor_post(&c->job);
-    usm__executor_unexpect();
+    usm__executor_post_expected(&c->job);
 }
 
 static void completion_wait(usm__executor_job *job)

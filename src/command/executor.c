@@ -195,20 +195,34 @@ void usm__executor_unhold(void)
     usm__mutex_unlock(&ex.lock);
 }
 
-void usm__executor_post(usm__executor_job *job)
+/* The signal comes after the lock was given back: a thread that is woken under it would find it
+ * taken, and sleep once more. */
+static void post(usm__executor_job *job, bool was_expected)
 {
     bool starts;
 
     usm__mutex_lock(&ex.lock);
+    if (was_expected && ex.expected > 0) /* 0: it was expected before a fork() */
+        ex.expected--;
     usm_list_append(&ex.jobs, &job->link);
     ex.posted++;
     starts = ex.posted > ex.idle && ex.threads < THREADS_MAX;
     if (starts)
         count_thread();
-    pthread_cond_signal(&ex.wake);
     usm__mutex_unlock(&ex.lock);
+    pthread_cond_signal(&ex.wake);
     if (starts)
         (void)start_thread(); /* if this fails, the existing threads will run the job */
+}
+
+void usm__executor_post(usm__executor_job *job)
+{
+    post(job, false);
+}
+
+void usm__executor_post_expected(usm__executor_job *job)
+{
+    post(job, true);
 }
 
 void usm__executor_expect(void)

@@ -32,6 +32,8 @@ void       usm__executor_unhold(void);
  * executor.c. */
 void usm__executor_expect(void);
 void usm__executor_unexpect(void);
+/* Both usm__executor_post() and usm__executor_unexpect(). */
+void usm__executor_post_expected(usm__executor_job *job);
 void usm__executor_fork(usm_fork_phase phase);
 
 #endif
