@@ -43,7 +43,9 @@ usm_status usm_queue_get_native(usm_queue *q, const char *backend, void **handle
     if (st != USM_OK)
         return st;
     /* The owner of the handle may queue commands that libusm does not see. */
+    usm__mutex_lock(&q->lock);
     usm_store_relaxed(&q->is_shared, true);
+    usm__mutex_unlock(&q->lock);
     return usm__be_queue_native(q->be, q->native, handle);
 }
 

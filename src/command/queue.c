@@ -562,13 +562,25 @@ static void watch_command(usm_context *ctx, void *native)
                                                continues */
 }
 
+/* Counts a command after it was queued.  Under the lock of an in-order queue nobody else counts
+ * (unless it is shared: usm__queue_position()), and an atomic increment would cost as much as the
+ * lock. */
+static uint64_t count_command(usm_queue *q)
+{
+    uint64_t n;
+
+    if (!usm__queue_in_order(q) || usm_load_relaxed(&q->is_shared))
+        return usm_add_release(&q->submitted, (uint64_t)1) + 1;
+    n = usm_load_relaxed(&q->submitted) + 1;
+    usm_store_release(&q->submitted, n);
+    return n;
+}
+
 usm_status usm__submit_end(usm__submit *s, usm_status status)
 {
-    usm_queue *q = s->q;
-    uint64_t   position;
+    usm_queue *q        = s->q;
+    uint64_t   position = count_command(q);
 
-    position = usm_add_release(&q->submitted, (uint64_t)1) + 1; /* incremented after it was
-                                                                   queued */
     if (usm__queue_in_order(q))
         usm__mutex_unlock(&q->lock);
     if (usm__deps_hold(&s->deps))

@@ -39,7 +39,8 @@ struct usm_queue {
                                       time */
     _Atomic(uint64_t)   submitted; /* number of commands                                          */
     _Atomic(uint64_t)   ended;     /* how many of them are known to have ended                    */
-    _Atomic(bool)       is_shared; /* over a native queue, whose owner may queue commands as well */
+    _Atomic(bool)       is_shared; /* over a native queue, whose owner may queue commands as well;
+                                      set with the lock held                                      */
     void               *probe;     /* a marker behind probe_at commands, or NULL; guarded by lock */
     uint64_t            probe_at;
     usm__queue_seen     seen[USM__QUEUE_SEEN]; /* guarded by lock               */
