@@ -15,7 +15,8 @@ typedef enum usm__trace_work_kind {
     USM__WORK_CHUNK  = 1,
     USM__WORK_FAILED = 2,
     /* Parts of chunks, by the device's clock.  If it has none, only the kernel, from the end of the
-     * previous chunk.  n: bytes; for the kernel indices. */
+     * previous chunk.  Copies that a thread of the library makes: by the host's clock.  n: bytes;
+     * for the kernel indices. */
     USM__WORK_IN     = 3,
     USM__WORK_KERNEL = 4,
     USM__WORK_OUT    = 5,

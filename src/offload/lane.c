@@ -2,8 +2,10 @@
 /* One chunk on one device.
  *
  * Where the device can use host pointers, the kernel works in place.  Elsewhere the chunk's bytes
- * are copied to the slot's memory, and what the kernel wrote is copied back.  Each command depends
- * on the one queued before it, so that a failure stops those that follow.  The event of the last
+ * are copied to the slot's memory, and what the kernel wrote is copied back: by commands, or where
+ * that memory is in the host's reach and the pieces are small, by the threads that begin and end
+ * the chunk.  Each command depends on the one queued before it, so that a failure stops those that
+ * follow.  The event of the last
  * one reports that the chunk has ended, and possibly those before it in a batch (batch.c).  Nothing
  * here waits for the device unless queuing fails half-way, and once the slot's memory has grown to
  * what chunks need, nothing is allocated.
@@ -40,6 +42,8 @@
 #define ALIGNED(n)  (((n) + ALIGN - 1) & ~(ALIGN - 1))
 #define PLAN(lane)  ((lane)->run->params.plan)
 #define NARGS(lane) (PLAN(lane)->desc.nargs)
+
+#define HOST_COPY_MAX ((size_t)64 << 10)
 
 /* ---- states -------------------------------------------------------------------------------- */
 
@@ -253,16 +257,42 @@ static usm_status copy(usm__lane *s, usm__trace_work_kind kind, void *dst, const
     return st;
 }
 
+/* Whether the thread that begins or ends the chunk copies n bytes itself.  For each command PoCL
+ * wakes several threads, which costs as much as some 100 KiB copied.  More than HOST_COPY_MAX is
+ * left to the device, because the caller of usm_parallel_start() may be that thread.  A chunk with
+ * rounds sees its copies in between. */
+static bool is_by_host(const usm__lane *s, size_t n)
+{
+    return s->member->is_in_reach && n <= HOST_COPY_MAX && PLAN(s)->state_arg == USM__NO_ARG;
+}
+
+static void copy_by_host(usm__lane *s, usm__trace_work_kind kind, void *dst, const void *src,
+                         size_t n)
+{
+    bool     is_traced = usm__trace_is_on();
+    uint64_t began     = is_traced ? usm__os_now_ns() : 0;
+
+    if (n == 0)
+        return;
+    memcpy(dst, src, n);
+    if (is_traced)
+        usm__lane_notify_copy(s, kind, n, usm__os_now_ns() - began);
+}
+
 static usm_status copy_in(usm__lane *s, void *dst, const void *src, size_t n)
 {
     (void)usm_add_relaxed(&s->run->in, (uint64_t)n);
-    return copy(s, USM__WORK_IN, dst, src, n);
+    if (!is_by_host(s, n))
+        return copy(s, USM__WORK_IN, dst, src, n);
+    copy_by_host(s, USM__WORK_IN, dst, src, n);
+    return USM_OK;
 }
 
+/* What the host copies waits for fetch(). */
 static usm_status copy_out(usm__lane *s, void *dst, const void *src, size_t n)
 {
     (void)usm_add_relaxed(&s->run->out, (uint64_t)n);
-    return copy(s, USM__WORK_OUT, dst, src, n);
+    return is_by_host(s, n) ? USM_OK : copy(s, USM__WORK_OUT, dst, src, n);
 }
 
 /* Some commands were queued, and the rest could not be.  Waits for the queued ones, so that none
@@ -473,10 +503,32 @@ usm_status usm__lane_open(usm__lane *s)
     return st;
 }
 
+/* The chunk has ended well: copies what the device wrote and no command has copied. */
+static void fetch(usm__lane *s)
+{
+    for (size_t i = 0; i < NARGS(s); i++) {
+        const usm_split_arg *a  = &PLAN(s)->desc.args[i];
+        char                *to = NULL;
+        size_t               n  = 0, at;
+
+        if (a->follow == USM_FOLLOW_PRIVATE) {
+            n  = usm__plan_copies(PLAN(s), s->chunk.count, i, &at);
+            to = s->host + at;
+        } else if (is_chunk(s, i) && (a->mode & USM_WRITE)) {
+            n  = s->pieces[i].size;
+            to = s->pieces[i].ptr;
+        }
+        if (to && is_by_host(s, n))
+            copy_by_host(s, USM__WORK_OUT, to, s->mem + s->places[i], n);
+    }
+}
+
 usm_status usm__lane_close(usm__lane *s, usm_status status)
 {
     usm__tune_lane_over(s, status);
     follow(s, NULL);
+    if (status == USM_OK && s->member->is_in_reach)
+        fetch(s);
     if (status != USM_OK && usm__lane_state_of(s) >= USM__LANE_LAID_OUT)
         put_back(s);
     status = close_all(s, status);

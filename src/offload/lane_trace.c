@@ -46,6 +46,11 @@ static void put(const usm__lane *s, int kind, uint64_t n, uint64_t ns, uint64_t 
                                              .ago_ns = ago_ns});
 }
 
+void usm__lane_notify_copy(const usm__lane *s, int kind, uint64_t n, uint64_t ns)
+{
+    put(s, kind, n, ns, 0);
+}
+
 void usm__lane_notify_marks(usm__lane *s, const usm__lane *of)
 {
     uint64_t      last = last_end(of);

@@ -51,6 +51,7 @@ typedef struct usm__member {
     usm_queue   *queue;   /* the queue of all its slots; NULL: each slot has its own (team.c) */
     char         name[64];
     bool         uses_host_memory; /* kernels take any host pointer, so nothing is copied */
+    bool         is_in_reach;      /* of the host: its threads may access the pool's memory */
     bool         is_native;        /* the host backend: nothing is compiled */
     double       watts;            /* 0: unknown */
     uint32_t     trace;            /* its number in traces: base/trace_work.h */

@@ -171,6 +171,8 @@ bool usm__lane_wants_more(const usm__lane *lane);
 
 /* Records a command of the slot when it is queued; those beyond USM__MARKS_MAX are left out. */
 void usm__lane_mark(usm__lane *lane, int kind, uint64_t n, usm_event *ev);
+/* Records a copy that the calling thread did itself in `ns`. */
+void usm__lane_notify_copy(const usm__lane *lane, int kind, uint64_t n, uint64_t ns);
 /* Writes the slot's commands to the trace after they have ended.  `last` is the last slot of the
  * batch, which has ended just now. */
 void usm__lane_notify_marks(usm__lane *lane, const usm__lane *last);

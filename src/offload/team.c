@@ -15,6 +15,7 @@
 #include "base/os.h"
 #include "base/trace_work.h"
 #include "device/context.h"
+#include "heap/pool.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,21 +48,35 @@ usm_status usm__team_check(usm_team *team)
  * (pocl_release_dlhandle_cache). */
 static usm_status open_queue(usm__member *m)
 {
-    usm_queue_desc  desc = USM_QUEUE_DESC_INIT;
-    usm_device_info info = USM_DEVICE_INFO_INIT;
-    usm_status      st   = usm_device_get_info(m->device, &info);
+    usm_queue_desc desc = USM_QUEUE_DESC_INIT;
 
-    if (st != USM_OK || info.type != USM_DEVICE_TYPE_CPU)
-        return st;
+    if (m->device->desc.type != USM_DEVICE_TYPE_CPU)
+        return USM_OK;
     if (usm_device_has(m->device, USM_ASPECT_QUEUE_PROFILING))
         desc.flags |= USM_QUEUE_PROFILING;
     return usm_queue_create(m->context, m->device, &desc, &m->queue);
 }
 
+/* Memory for chunks.  On a processor it is shared, so that the host's threads copy small pieces
+ * (lane.c). */
+static usm_status open_pool(usm__member *m)
+{
+    bool     is_processor = m->device->desc.type == USM_DEVICE_TYPE_CPU;
+    usm_kind kind         = USM_DEVICE;
+
+    if (!usm_device_has(m->device, USM_ASPECT_USM_DEVICE_ALLOCATIONS) ||
+        (is_processor && usm_device_has(m->device, USM_ASPECT_USM_SHARED_ALLOCATIONS)))
+        kind = USM_SHARED;
+    m->pool = usm_pool_default(m->context, m->device, kind);
+    if (!m->pool)
+        return usm_last_status();
+    m->is_in_reach = is_processor && usm__pool_host_may_touch(m->pool);
+    return USM_OK;
+}
+
 static usm_status open_member(usm__member *m, uint32_t index, usm_device *dev)
 {
     usm_context_desc desc = USM_CONTEXT_DESC_INIT;
-    usm_kind         kind = USM_DEVICE;
     usm_status       st;
 
     m->index  = index;
@@ -76,10 +91,8 @@ static usm_status open_member(usm__member *m, uint32_t index, usm_device *dev)
     st                  = usm_context_create(&desc, &m->context);
     if (st != USM_OK || m->uses_host_memory)
         return st;
-    if (!usm_device_has(dev, USM_ASPECT_USM_DEVICE_ALLOCATIONS))
-        kind = USM_SHARED;
-    m->pool = usm_pool_default(m->context, dev, kind);
-    return m->pool ? open_queue(m) : usm_last_status();
+    st = open_pool(m);
+    return st == USM_OK ? open_queue(m) : st;
 }
 
 static void close_members(usm_team *team)

@@ -440,6 +440,51 @@ static void short_chunks_travel_together(void)
     over_teams(short_all);
 }
 
+/* How many copies the backend is told to make by a launch of chunks that read and write `kib` KiB
+ * each. */
+static uint64_t copies_by_device(usm_team_kernel *k, usm_team *team, unsigned chunks, size_t kib)
+{
+    size_t             count  = kib * 256;
+    double             size   = (double)count;
+    uint32_t          *data   = malloc(chunks * count * sizeof *data);
+    usm_split_arg      args[] = {USM_SPLIT_IN(data, sizeof *data)};
+    usm_parallel_desc  d      = over(k, chunks * count, args, 1);
+    usm_parallel_stats stats  = USM_PARALLEL_STATS_INIT;
+
+    args[0].mode = USM_READ_WRITE;
+    d.flags      = USM_PARALLEL_SNAPSHOT;
+    fixed(&d, &size);
+    for (size_t i = 0; i < chunks * count; i++)
+        data[i] = (uint32_t)i;
+    CHECK(usm__fault_arm("copy", 0, false, USM_OK));
+    must(usm_parallel(team, &d, &stats));
+    usm__fault_disarm_all();
+    CHECK_INT(stats.chunks, chunks);
+    CHECK_INT(stats.bytes_in, chunks * count * sizeof *data);
+    CHECK_INT(stats.bytes_out, chunks * count * sizeof *data);
+    for (size_t i = 0; i < chunks * count; i++)
+        CHECK_INT(data[i], (uint32_t)(2 * i + 1));
+    free(data);
+    return usm__fault_counted();
+}
+
+/* PoCL's memory is the host's: only large pieces are copied by commands. */
+static void small_pieces_of_a_processor_need_no_commands(void)
+{
+    usm_team        *team = is_pocl() ? alone() : NULL;
+    usm_team_kernel *k;
+
+    if (!team)
+        return;
+    k = kernel_of(team, "twice");
+    (void)copies_by_device(k, team, 1, 1); /* with the context's own probe */
+    CHECK_INT(copies_by_device(k, team, 1, 1), 0);
+    CHECK_INT(copies_by_device(k, team, 7, 64), 0);
+    CHECK_INT(copies_by_device(k, team, 7, 65), 14);
+    usm_team_kernel_destroy(k);
+    usm_team_destroy(team);
+}
+
 /* --- iterative kernels ----------------------------------------------------------------------- */
 
 static void steps_all(usm_team *team)
@@ -556,6 +601,7 @@ static const plain_case cases[] = {CASE(any_split_gives_the_serial_result),
                                    CASE(the_users_merge_is_called_in_order),
                                    CASE(a_team_may_have_one_chunk_under_way),
                                    CASE(short_chunks_travel_together),
+                                   CASE(small_pieces_of_a_processor_need_no_commands),
                                    CASE(iterative_kernels_are_launched_until_they_are_done),
                                    CASE(buffers_that_outgrow_memory_are_split),
                                    CASE(what_all_members_read_may_be_written_when_it_is_over),
