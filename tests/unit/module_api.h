@@ -40,11 +40,14 @@ static usm_status module_report(usm_status status, const char *format, ...)
 
 static void module_log(usm_log_level level, const char *format, ...)
 {
-    va_list args;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* two stores may log at a time */
+    va_list                args;
 
     (void)level;
     va_start(args, format);
+    (void)pthread_mutex_lock(&lock);
     (void)vsnprintf(module.log, sizeof(module.log), format, args);
+    (void)pthread_mutex_unlock(&lock);
     va_end(args);
 }
 
