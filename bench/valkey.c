@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm-bench-valkey: the transport over Valkey and Redis servers against hiredis' own pipeline on the same
  * server, by turns: blocks of 1 MiB and 64 KiB stored and fetched, over a socket's path and over TCP.
+ * With a program (the sample out_of_core), a server and a folder: the program with its data on that server
+ * against the same with its data on the disk, by turns; bench/valkey.sh has the server behind a network.
  *
  * It starts a server of its own (valkey-server or redis-server), without files, and drives the module
  * through the table of usm/transport.h.  A program by itself, because it links hiredis. */
@@ -9,6 +11,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -380,6 +383,64 @@ static bool measure_all(bench_report *report, const server *s)
     return ok;
 }
 
+/* ---- a program whose data do not fit ---------------------------------------------------------- */
+
+typedef struct sample {
+    const char *program, *task;
+    char        server[128], disk[256]; /* USM_SPILL=... */
+} sample;
+
+static bool run_sample(const sample *s, const char *tier, size_t n)
+{
+    bool ok = true;
+
+    for (; ok && n > 0; n--) {
+        const pid_t pid    = fork();
+        int         status = 1;
+
+        if (pid == 0) { /* what it says on stderr is wanted when it fails */
+            (void)dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
+            (void)execlp("env", "env", "USM_LOG=error", tier, s->program, s->task, "--size", "256M",
+                         "--limit", "64M", "--quiet", "--no-statistics", (char *)NULL);
+            _exit(127);
+        }
+        ok = pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+             WEXITSTATUS(status) == 0;
+    }
+    return ok;
+}
+
+static bool on_server(void *arg, size_t n)
+{
+    const sample *s = arg;
+
+    return run_sample(s, s->server, n);
+}
+
+static bool on_disk(void *arg, size_t n)
+{
+    const sample *s = arg;
+
+    return run_sample(s, s->disk, n);
+}
+
+static bool measure_program(bench_report *report, char **argv)
+{
+    static const char *const tasks[] = {"transpose", "difference"};
+    static char              names[2][64];
+    sample                   s  = {.program = argv[0]};
+    bool                     ok = true;
+
+    (void)snprintf(s.server, sizeof s.server, "USM_SPILL=valkey:%s", argv[1]);
+    (void)snprintf(s.disk, sizeof s.disk, "USM_SPILL=file:%s", argv[2]);
+    for (size_t i = 0; i < 2 && ok; i++) {
+        s.task = tasks[i];
+        (void)snprintf(names[i], sizeof names[0], "%s of 256 MiB in 64 MiB, %s", tasks[i], argv[1]);
+        ok = bench_compare(report, names[i], argv[2], 1, 1, on_server, on_disk, &s);
+    }
+    return ok;
+}
+
 /* ---- the program -------------------------------------------------------------------------------- */
 
 static bool load_module(void)
@@ -397,29 +458,48 @@ static bool load_module(void)
     return now.ops != NULL;
 }
 
-int main(int argc, char **argv)
+/* Of the transport alone, on a server of its own. */
+static int bench_transport(bench_report *report)
 {
-    static bench_report report;
-    const bool          json = argc == 2 && strcmp(argv[1], "--json") == 0;
-    server              s    = {0};
-    bool                ok;
+    server s = {0};
+    bool   ok;
 
     now.data = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
                     -1, 0);
     now.transfers = calloc(BYTES / (MIB / 16), sizeof *now.transfers);
-    if (now.data == MAP_FAILED || !now.transfers || (argc > 1 && !json)) {
-        (void)fprintf(stderr, "usage: usm-bench-valkey [--json]\n");
-        return 2;
+    if (now.data == MAP_FAILED || !now.transfers) {
+        (void)fprintf(stderr, "usm-bench-valkey: there is no memory\n");
+        return 1;
     }
     (void)pthread_mutex_init(&now.lock, NULL);
     (void)pthread_cond_init(&now.ended, NULL);
-    ok = load_module() && start_server(&s) && measure_all(&report, &s);
+    ok = load_module() && start_server(&s) && measure_all(report, &s);
     stop_server(&s);
     free(now.transfers);
     if (!ok) {
         (void)fprintf(stderr, "usm-bench-valkey: it needs valkey-server or redis-server\n");
         return 1;
     }
-    bench_print(&report, json);
     return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static bench_report report;
+    const bool          json = argc > 1 && strcmp(argv[1], "--json") == 0;
+    int                 rc   = 0;
+
+    argv += 1 + json;
+    argc -= 1 + json;
+    if (argc != 0 && argc != 3) {
+        (void)fprintf(stderr, "usage: usm-bench-valkey [--json] [PROGRAM SERVER FOLDER]\n");
+        return 2;
+    }
+    if (argc == 0)
+        rc = bench_transport(&report);
+    else if (!measure_program(&report, argv))
+        rc = 1;
+    if (rc == 0)
+        bench_print(&report, json);
+    return rc;
 }
