@@ -33,6 +33,7 @@ void compute(const node *n, uint8_t *const *data, uint32_t part);
 /* ---- graph_model_units.c */
 usm__unit_crew units_open(bool has_immortal);
 void           units_close(void);
+uint64_t       units_dropped(void); /* how often a unit was told to drop blocks */
 usm_status     run_with_units(usm_graph *g, const usm_graph_run_desc *d, uint64_t seed);
 /* What has happened to units so far; ends the program if something never did. */
 void print_units(void);

@@ -272,6 +272,11 @@ void units_close(void)
             free(units[i].data[j]);
 }
 
+uint64_t units_dropped(void)
+{
+    return counts[DROP];
+}
+
 usm_status run_with_units(usm_graph *g, const usm_graph_run_desc *d, uint64_t seed)
 {
     usm__unit_crew crew = units_open(seed % 4 == 3);

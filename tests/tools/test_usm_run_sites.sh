@@ -54,7 +54,7 @@ for site in 1 2 3; do
 done
 
 # The cut begins before the end of the first launch there is told.
-same 0 "a link is cut for a while" app.json --no-local --progress --silence 20 \
+same 0 "a link is cut for a while" app.json --no-local --progress \
     --on "$(site 1 100e6 RAN=begun --cut begun 0.7)"
 says err ": 50 launches, "
 says err "rescheduled=0"
