@@ -83,7 +83,11 @@ says err "usm-run: --unit: rank 1: it has ended; what it had is done elsewhere"
 says err ": 50 launches, 100003 bytes sent, 4096 came back"
 says err "rescheduled=0"
 [ "$(grep -c 1 ran)" -eq 7 ] || fail "rank 1 has not been killed in its seventh launch"
-same 0 "rank 0 is killed" app.json --on "$(ranks "DIES_AT=1 SIGNAL=0 GATE=gate" | sed 's/AWAITS=gate/DIES_AT=7 SIGNAL=9/')"
+# Rank 1 stays in its first launch.
+mkfifo hold
+same 0 "rank 0 is killed" app.json --no-local --on "$(ranks AWAITS=hold | sed 's/AWAITS=gate/DIES_AT=7 GATE=gate SIGNAL=9/')" \
+    --on "$second"
+says err "it has ended, with status 137; what it had is done elsewhere"
 same 0 "a unit that is in no job" app.json --no-local \
     --on "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 $unit --job none"
 expect 1 "a launcher that libusm has no MPI for" app.json --no-local \
