@@ -23,11 +23,11 @@ typedef struct usm__graph_sim {
 
 /* Executes few launches of each node, and keeps how long they took. */
 typedef struct usm__graph_trial {
-    uint32_t          member, launches; /* launches: at most, of a node */
-    double           *seconds;          /* by node, then by launch, in the order of their ends */
-    uint32_t         *ended;            /* by node */
-    usm__tried_call  *calls;            /* by node */
-    usm__launch_trial parallel;         /* of the launches that calls make */
+    uint32_t            member, launches; /* launches: at most, of a node */
+    double             *seconds;          /* by node, then by launch, in the order of their ends */
+    uint32_t           *ended;            /* by node */
+    usm__tried_call    *calls;            /* by node */
+    usm__trial_parallel parallel;         /* of the launches that calls make */
 } usm__graph_trial;
 
 /* What a task of a device costs, and when it has ended. */

@@ -87,21 +87,21 @@ static inline usm__tried_call usm__tried_call_none(void)
 void usm__tried_call_clear(usm__tried_call *c);
 
 /* While a team has one, its launches are trials.  One thread makes them, one after the other. */
-typedef struct usm__launch_trial {
+typedef struct usm__trial_parallel {
     uint32_t         member;
     uint64_t         chunks; /* of each launch, about */
     double           grain;
     usm__tried_call *into;
-} usm__launch_trial;
+} usm__trial_parallel;
 
 /* Whether a member takes part in a launch of the team. */
 bool usm__trial_has(const struct usm_team *team, const struct usm_team_kernel *k, uint32_t member);
 /* A launch is about to begin: records how it was made, and changes its policy to that of the trial.
  * USM_E_NO_MEMORY */
-usm_status usm__trial_begin(usm__launch_trial *t, const struct usm__plan *plan,
+usm_status usm__trial_begin(usm__trial_parallel *t, const struct usm__plan *plan,
                             usm__schedule_params *params);
 /* It has ended. */
-void usm__trial_launched(usm__launch_trial *t, const struct usm__ledger_part *parts,
+void usm__trial_launched(usm__trial_parallel *t, const struct usm__ledger_part *parts,
                          uint32_t nmembers, uint64_t wall_ns);
 
 /* ---- the simulation -------------------------------------------------------------------------- */

@@ -16,7 +16,7 @@ void usm__tried_call_clear(usm__tried_call *c)
 
 bool usm__trial_has(const usm_team *team, const usm_team_kernel *k, uint32_t member)
 {
-    const usm__launch_trial *t = team->trial;
+    const usm__trial_parallel *t = team->trial;
 
     return !t || member == t->member || !k->kernels[t->member];
 }
@@ -53,7 +53,7 @@ static void find_copies(usm__sim_shape *shape, const usm__plan *plan)
     }
 }
 
-usm_status usm__trial_begin(usm__launch_trial *t, const usm__plan *plan,
+usm_status usm__trial_begin(usm__trial_parallel *t, const usm__plan *plan,
                             usm__schedule_params *params)
 {
     usm__tried_call   *call = t->into;
@@ -81,7 +81,7 @@ usm_status usm__trial_begin(usm__launch_trial *t, const usm__plan *plan,
     return USM_OK;
 }
 
-void usm__trial_launched(usm__launch_trial *t, const usm__ledger_part *parts, uint32_t nmembers,
+void usm__trial_launched(usm__trial_parallel *t, const usm__ledger_part *parts, uint32_t nmembers,
                          uint64_t wall_ns)
 {
     usm__tried_launch *now = &t->into->launches[t->into->n - 1];

@@ -75,7 +75,7 @@ struct usm_team {
                                    part */
     struct usm__ranks *ranks;   /* ranks.c; NULL: the team is of this process alone */
     struct usm__meter *meter;   /* meter.h; NULL: nobody asked for energy */
-    struct usm__launch_trial *trial; /* launch_sim.h; NULL: launches are no trials */
+    struct usm__trial_parallel *trial; /* launch_sim.h; NULL: launches are no trials */
 };
 
 /* Programs and kernels are indexed by member; NULL where no image suits the device. */

@@ -919,6 +919,8 @@ static void launches_are_exported(void)
     CHECK_IN("\"cpu idle\"", text);
     CHECK_IN("\"energy of gpu\",\"args\":{\"joules\":0.007000}", text);
     CHECK_IN("\"energy of idle processors\"", text);
+    CHECK_IN("\"energy of cpu\",\"args\":{\"joules\":0.002000}", text);
+    CHECK_IN("{\"joules\":0.002500}", text);
     CHECK_INT(usm__export_html(t, out), 0);
     (void)plain_read(out, text, sizeof(text));
     CHECK_IN("\"gaps\":[[1000,100]]", text);
