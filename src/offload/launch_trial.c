@@ -71,7 +71,7 @@ usm_status usm__trial_begin(usm__trial_parallel *t, const usm__plan *plan,
                now->shape.params.nnumbers * sizeof *now->shape.numbers);
     now->shape.params.numbers = now->shape.params.weights = now->shape.params.watts = NULL;
     find_copies(&now->shape, plan);
-    t->grain          = (double)(params->total / t->chunks);
+    t->grain          = (double)params->total / (double)t->chunks;
     t->grain          = t->grain > 1 ? t->grain : 1;
     params->policy    = usm__chunk_policy_find("fixed");
     params->numbers   = &t->grain;
