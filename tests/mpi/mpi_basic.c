@@ -63,6 +63,28 @@ static void on_message(void *user, uint32_t from, uint32_t tag, const void *data
     received[from]++;
 }
 
+/* Each member of this host has counted its messages here, and rung for them; with USM_MPI_NEAR=0
+ * none can. */
+static void check_bells(void)
+{
+    const char *near = getenv("USM_MPI_NEAR"); /* NOLINT(concurrency-mt-unsafe): nobody sets it */
+    unsigned    ringers = 0, others = 0, sent = 0;
+    bool        is_there = false;
+    char        text[2048];
+
+    ops->job_describe(job, text, sizeof(text));
+    for (const char *line = text; line && !is_there; line = line ? line + 1 : NULL) {
+        is_there = sscanf(line, "%u of %u other %*s wake its thread when they send, for %u",
+                          &ringers, &others, &sent) == 3;
+        line     = strchr(line, '\n');
+    }
+    CHECK(is_there && others == (unsigned)nranks - 1);
+    if (near && strcmp(near, "0") == 0)
+        CHECK(ringers == 0 && sent == 0);
+    else
+        CHECK(ringers == others && sent >= others * MESSAGES);
+}
+
 static void send_messages(void)
 {
     static char text[65536];
@@ -80,6 +102,7 @@ static void send_messages(void)
     for (int from = 0; from < nranks; from++)
         CHECK(received[from] == MESSAGES);
     CHECK(out_of_order == 0);
+    check_bells();
     CHECK(self == (uint32_t)rank && count == (uint32_t)nranks);
 }
 

@@ -131,7 +131,8 @@ void far_submit(far_store *store, uint32_t peer, usm_transfer *t);
 bool   far_near_run(far_node *node);
 size_t far_members(far_node *node, far_member *list, size_t cap);
 /* Sends to a member at most 64 KiB and 64 bytes, which are copied; in order for one receiver.
- * There is no answer: what is sent to a lost member is lost. */
+ * There is no answer: what is sent to a lost member is lost.  The next step sends it: the caller
+ * steps, or wakes the thread that does. */
 usm_status far_send(far_node *node, uint32_t peer, uint32_t tag, const void *data, size_t size);
 
 typedef struct far_stats {

@@ -156,7 +156,7 @@ usm_status far_send(far_node *node, uint32_t peer, uint32_t tag, const void *dat
     (void)pthread_mutex_lock(&node->lock);
     usm_list_append(&node->outgoing, &m->link);
     (void)pthread_mutex_unlock(&node->lock);
-    far_wake(node);
+    usm_store_release(&node->has_work, true);
     return USM_OK;
 }
 

@@ -166,6 +166,7 @@ static void finish_lending(mpi_job *job)
         if (i != job->self && (m.state == FAR_UP || m.state == FAR_SLOW))
             (void)far_send(job->node, i, MPI_TAG_DONE, "", 0);
     }
+    mpi_service_wake(job);
     if (job->params.lend)
         (void)mpi_step_until(job, holds_nothing, UINT64_MAX);
 }
@@ -207,6 +208,7 @@ static void free_job(mpi_job *job)
     if (job->node)
         far_node_destroy(job->node);
     mpi_link_destroy(job->link);
+    mpi_bells_destroy(job->bells);
     mpi_near_destroy(job->near);
     usm_recycler_clear(&job->idle_shadows, job->api->heap_free);
     usm_recycler_clear(&job->idle_news, job->api->heap_free);
@@ -433,6 +435,11 @@ static usm_status exchange_records(mpi_job *job, int rank, mpi_record *all)
                    job->params.domain ? job->params.domain : "");
     if (!mpi_random(mine.nonce, sizeof(mine.nonce)))
         mine.refusal = USM_E_SYSTEM;
+    job->bells = mpi_bells_create(job->api, job->near, &mine);
+    if (job->bells)
+        job->bell = mpi_bells_own(job->bells);
+    else
+        mine.refusal = USM_E_NO_MEMORY;
     st = mpi_exchange(&job->meeting, &mine, all);
     if (st == USM_OK)
         st = find_refusal(&job->meeting, all);
@@ -495,13 +502,13 @@ static usm_status create_node(mpi_job *job)
                        .wake              = mpi_on_wake,
                        .user              = job,
                        .is_stepped_seldom = !mpi_has_thread(job)};
-    usm_status st   = mpi_link_create(job->api, job->comm, &job->link);
+    usm_status st   = mpi_link_create(job->api, job->comm, job->bells, &job->link);
 
     if (st != USM_OK)
         return st;
+    mpi_bells_meet(job->bells, job->near, job->records, job->count, job->self);
     if (!mpi_random(&seed, sizeof(seed)))
         return job->api->report(USM_E_SYSTEM, "the system gives no random numbers");
-    job->near     = mpi_near_create(job->api);
     p.link        = mpi_link_base(job->link);
     p.near_memory = mpi_near_base(job->near);
     p.seed        = seed;
@@ -567,6 +574,8 @@ static mpi_job *create_job(const usm_host_api *api, const usm_job_params *params
     job->owner       = pthread_self();
     job->lease_ns    = params->lease_ms * NS_PER_MS;
     job->deadline_ns = job->lease_ns;
+    job->has_ulfm    = mpi_has_ulfm();
+    job->near        = mpi_near_create(api);
     (void)MPI_Query_thread(&job->level);
     return job;
 }

@@ -6,6 +6,8 @@
  * the environment: OMPI_MCA_orte_enable_recovery, OMPI_MCA_mpi_ft_enable, Slurm's variables. */
 #include "internal.h"
 
+#include "base/inline/plural.h"
+
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,7 +143,8 @@ static launch look_at_launch(void)
 
 static void add_figures(mpi_job *job, char *text, size_t cap)
 {
-    far_stats s;
+    const uint32_t sent = usm_load_relaxed(&job->bell->sent);
+    far_stats      s;
 
     far_get_stats(job->node, &s);
     ADD("kept %llu bytes for %llu borrowers, %llu served; fetched %llu, stored %llu; %llu "
@@ -152,6 +155,12 @@ static void add_figures(mpi_job *job, char *text, size_t cap)
         (unsigned long long)s.quarantined);
     ADD("of that through shared memory: fetched %llu, stored %llu\n",
         (unsigned long long)s.near_fetched, (unsigned long long)s.near_stored);
+    ADD("%u of %u other %s wake its thread when they send, for %u %s so far; it looked %llu times "
+        "woken, %llu times by itself\n",
+        mpi_bells_ringers(job->bells), job->count - 1,
+        usm__plural(job->count - 1, "member", "members"), sent,
+        usm__plural(sent, "message", "messages"), (unsigned long long)usm_load_relaxed(&job->rung),
+        (unsigned long long)usm_load_relaxed(&job->timed));
 }
 
 void mpi_job_describe(void *job_, char *text, size_t cap)

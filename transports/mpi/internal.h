@@ -10,6 +10,7 @@
  *     state.c     the life of a job, as one state
  *     link.c      far_link over MPI's nonblocking calls
  *     near.c      memory of members on the same host, mapped
+ *     bell.c, bells.c  waking a member on the same host that a message was sent to
  *     key.c       the job's key: HMAC-SHA-256
  *     describe.c  describes the MPI, and what its launch survives
  *
@@ -18,6 +19,8 @@
  * it. */
 #ifndef USM_MPI_INTERNAL_H
 #define USM_MPI_INTERNAL_H
+
+#include "bell.h"
 
 #include "base/inline/atomic.h"
 #include "base/inline/bits.h"
@@ -36,9 +39,12 @@
 
 /* ---- link.c ----------------------------------------------------------------------- */
 
-typedef struct mpi_link mpi_link;
+typedef struct mpi_link  mpi_link;
+typedef struct mpi_bells mpi_bells;
 
-usm_status mpi_link_create(const usm_host_api *api, MPI_Comm comm, mpi_link **link);
+/* The receivers of its messages are woken by `bells`, which outlive it. */
+usm_status mpi_link_create(const usm_host_api *api, MPI_Comm comm, mpi_bells *bells,
+                           mpi_link **link);
 /* Operations that MPI still has stay, with their buffers: nothing is cancelled. */
 void mpi_link_destroy(mpi_link *link);
 /* The peers that MPI has reported dead, each once; false: no more. */
@@ -49,7 +55,9 @@ far_link *mpi_link_base(mpi_link *link);
 /* The number of operations that have ended: shows whether something moves. */
 uint64_t mpi_link_moves(const mpi_link *link);
 /* Whether MPI has messages of the module that were not sent yet.  Within a step. */
-bool     mpi_link_is_sending(const mpi_link *link);
+bool mpi_link_is_sending(const mpi_link *link);
+/* The number of messages that were received. */
+uint32_t mpi_link_received(const mpi_link *link);
 uint64_t mpi_now(void);
 /* Whether the loaded MPI reports the death of processes (ULFM). */
 bool mpi_has_ulfm(void);
@@ -66,6 +74,11 @@ typedef struct mpi_near mpi_near;
 mpi_near               *mpi_near_create(const usm_host_api *api);
 far_near               *mpi_near_base(mpi_near *near); /* NULL for NULL */
 void                    mpi_near_destroy(mpi_near *near);
+/* Equal for processes that can map each other's memory, as far as can be told; never 0. */
+uint64_t mpi_near_host(const mpi_near *near);
+/* Opens a sealed memfd of that name in another process: where[0] is its number, where[1] its
+ * descriptor there.  -1: it cannot be reached, or is something else. */
+int mpi_near_open(const mpi_near *near, const char *name, const uint32_t where[2]);
 
 /* ---- meet.c ------------------------------------------------------------------------ */
 
@@ -78,6 +91,8 @@ typedef struct mpi_record {
     bool          is_present, is_server, has_key;
     char          domain[64];
     unsigned char nonce[MPI_NONCE_SIZE];
+    uint64_t      host;    /* mpi_near_host(); 0: it has no bell for others */
+    uint32_t      bell[2]; /* where the page of its bell is, as for mpi_near_open() */
 } mpi_record;
 
 /* The processes of a launch, or of the communicator that was attached. */
@@ -108,6 +123,23 @@ usm_status mpi_gather_present(mpi_meeting *m, const mpi_record *all, MPI_Comm *c
 /* Checks that all have the same key: USM_E_KEY. */
 usm_status mpi_compare_keys(mpi_meeting *m, const mpi_record *all, const void *key,
                             size_t key_size);
+
+/* ---- bells.c ------------------------------------------------------------------------ */
+
+/* The own bell, which is this process's alone if `near` is NULL; `mine` gets where others find it.
+ * NULL: no memory. */
+mpi_bells *mpi_bells_create(const usm_host_api *api, const mpi_near *near, mpi_record *mine);
+/* Maps the bells of the members on this host. */
+void      mpi_bells_meet(mpi_bells *bells, const mpi_near *near, const mpi_record *records,
+                         uint32_t count, uint32_t self);
+void      mpi_bells_destroy(mpi_bells *bells);
+mpi_bell *mpi_bells_own(mpi_bells *bells);
+/* MPI has taken a message for that member. */
+void mpi_bells_ring(mpi_bells *bells, uint32_t member);
+/* Whether that member can be rung for. */
+bool mpi_bells_reach(const mpi_bells *bells, uint32_t member);
+/* The number of members that ring for this process. */
+uint32_t mpi_bells_ringers(const mpi_bells *bells);
 
 /* ---- the job ----------------------------------------------------------------------- */
 
@@ -142,10 +174,6 @@ typedef enum mpi_job_state {
     MPI_JOB_STOPPED
 } mpi_job_state;
 
-/* The module's thread: AWAKE -> ASLEEP -> AWAKE by itself, if nobody calls; any thread makes it
- * CALLED, which it takes back to AWAKE when it looks for work. */
-typedef enum mpi_doze { MPI_AWAKE, MPI_CALLED, MPI_ASLEEP } mpi_doze;
-
 typedef struct mpi_job {
     /* fixed once attached */
     const usm_host_api *api;
@@ -154,6 +182,8 @@ typedef struct mpi_job {
     MPI_Comm            comm;
     mpi_link           *link;
     mpi_near           *near;
+    mpi_bells          *bells;
+    mpi_bell           *bell; /* the own one, on which the service thread sleeps */
     far_node           *node;
     uint32_t            self, count;
     mpi_record         *records; /* by member */
@@ -161,6 +191,7 @@ typedef struct mpi_job {
     int                 level; /* MPI's thread level */
     pthread_t           owner; /* the thread that attached */
     uint64_t            lease_ns, deadline_ns;
+    bool                has_ulfm; /* mpi_has_ulfm() */
     /* guarded by step */
     pthread_mutex_t step;     /* the thread that holds it calls MPI */
     uint64_t        moves;    /* as of the last step */
@@ -170,7 +201,7 @@ typedef struct mpi_job {
     usm_recycler idle_news, idle_shadows;
     /* guarded by lock */
     pthread_mutex_t lock;
-    pthread_cond_t  changed; /* the state, `doze`, `is_notifying` */
+    pthread_cond_t  changed; /* the state, `is_notifying` */
     mpi_news       *news;
     mpi_news      **news_end;
     mpi_store      *stores;
@@ -185,24 +216,25 @@ typedef struct mpi_job {
     bool           *is_done; /* by member: it is in MPI_Finalize() and needs nothing more */
     /* atomic */
     _Atomic mpi_job_state state; /* written under lock */
-    _Atomic mpi_doze      doze;
     /* What the last step found: hints for naps, true or false in any state. */
     _Atomic bool     has_worked; /* something other than signs of life has come or gone */
     _Atomic bool     busy;       /* as far_step() reported */
     _Atomic bool     is_sending; /* MPI has messages of the module that were not sent yet */
     _Atomic uint64_t next;       /* when the protocol wants to be stepped at the latest */
     _Atomic uint32_t nplaces;
-    _Atomic bool     has_ended; /* there is something in `ended`; written under lock */
-    _Atomic uint32_t copies;    /* number of mpi_copy() */
-    _Atomic uint32_t flying;    /* threads and transfers in transfer.c */
-    _Atomic uint32_t awaiters;  /* threads that step until their transfer has ended */
-    _Atomic uint64_t beside;    /* when one of them stepped last */
-    _Atomic uint32_t shadows;   /* transfers in the protocol for which no thread waits */
-    _Atomic uint64_t patience;  /* set by module.c's set_patience() */
-    _Atomic uint64_t wakes_at;  /* when the service thread wakes at the latest, while it is
+    _Atomic bool     has_ended;   /* there is something in `ended`; written under lock */
+    _Atomic uint32_t copies;      /* number of mpi_copy() */
+    _Atomic uint32_t flying;      /* threads and transfers in transfer.c */
+    _Atomic uint32_t awaiters;    /* threads that step until their transfer has ended */
+    _Atomic uint64_t beside;      /* when one of them stepped last */
+    _Atomic uint32_t shadows;     /* transfers in the protocol for which no thread waits */
+    _Atomic uint64_t patience;    /* set by module.c's set_patience() */
+    _Atomic uint64_t wakes_at;    /* when the service thread wakes at the latest, while it is
                                     asleep */
-    _Atomic uint64_t stepper;   /* the thread that holds `step`: pthread_self() as a number; 0:
+    _Atomic uint64_t stepper;     /* the thread that holds `step`: pthread_self() as a number; 0:
                                     none */
+    _Atomic uint64_t service;     /* the service thread, likewise */
+    _Atomic uint64_t rung, timed; /* rounds of the service thread that began by a ring; without */
 } mpi_job;
 
 struct mpi_store {
@@ -264,6 +296,12 @@ usm_status mpi_service_start(mpi_job *job);
 void mpi_service_stop(mpi_job *job);
 /* Any thread: there is work for a step. */
 void mpi_service_wake(mpi_job *job);
+/* There is something to be passed on, which the service thread does unasked if it found it. */
+void mpi_service_notify(mpi_job *job);
+/* For so long it may sleep without looking for messages; 0: it chooses. */
+void mpi_service_set_patience(mpi_job *job, uint64_t ns);
+/* After far_send(): lets the message go. */
+void mpi_service_send(mpi_job *job, uint32_t to);
 /* Whether this thread may call MPI. */
 bool mpi_may_step(const mpi_job *job);
 /* Whether this thread holds `step` already: within `done`. */

@@ -41,6 +41,7 @@ struct mpi_link {
     far_link            base;
     const usm_host_api *api;
     MPI_Comm            comm;
+    mpi_bells          *bells;
     uint32_t            self, count;
     /* One entry for each operation that MPI has. */
     MPI_Request     *requests;
@@ -50,6 +51,7 @@ struct mpi_link {
     int              n, room;
     far_op          *ended; /* operations whose `done` must still be called */
     _Atomic uint64_t moves;
+    _Atomic uint32_t received;
     bool             has_notified;
     bool             has_dead;              /* one that mpi_link_next_dead() has not returned yet */
     bool            *is_dead, *is_notified; /* by peer */
@@ -246,12 +248,13 @@ static bool can_start(mpi_link *l, far_op *op)
     return true;
 }
 
-static void started(mpi_link *l, far_op *op, int code)
+static bool started(mpi_link *l, far_op *op, int code)
 {
     if (code == MPI_SUCCESS)
         l->ops[l->n++] = op;
     else
         end(l, op, result_of(l, code));
+    return code == MPI_SUCCESS;
 }
 
 static void link_send(far_link *base, far_op *op)
@@ -259,10 +262,10 @@ static void link_send(far_link *base, far_op *op)
     mpi_link *l = (mpi_link *)base;
 
     trace_of(op)->is_any = 0;
-    if (can_start(l, op))
-        started(l, op,
-                MPI_Isend(op->buffer, (int)op->size, MPI_BYTE, (int)op->peer, (int)op->tag, l->comm,
-                          &l->requests[l->n]));
+    if (can_start(l, op) && started(l, op,
+                                    MPI_Isend(op->buffer, (int)op->size, MPI_BYTE, (int)op->peer,
+                                              (int)op->tag, l->comm, &l->requests[l->n])))
+        mpi_bells_ring(l->bells, op->peer);
 }
 
 static void link_receive(far_link *base, far_op *op)
@@ -273,9 +276,10 @@ static void link_receive(far_link *base, far_op *op)
     trace_of(op)->is_any = any ? 1 : 2;
     if (!can_start(l, op))
         return;
-    started(l, op,
-            MPI_Irecv(op->buffer, (int)op->size, MPI_BYTE, any ? MPI_ANY_SOURCE : (int)op->peer,
-                      (int)op->tag, l->comm, &l->requests[l->n]));
+    (void)started(l, op,
+                  MPI_Irecv(op->buffer, (int)op->size, MPI_BYTE,
+                            any ? MPI_ANY_SOURCE : (int)op->peer, (int)op->tag, l->comm,
+                            &l->requests[l->n]));
 }
 
 /* ---- ending ------------------------------------------------------------------------- */
@@ -297,6 +301,8 @@ static void finish(mpi_link *l, int at, const MPI_Status *status, int code)
             (void)MPI_Get_count(status, MPI_BYTE, &n);
             op->size = n > 0 ? (size_t)n : 0;
         }
+        if (result == FAR_OK || result == FAR_TRUNCATED)
+            (void)usm_add_relaxed(&l->received, 1u);
         if (trace_of(op)->is_any == 1 && (result == FAR_OK || result == FAR_TRUNCATED))
             op->peer = (uint32_t)status->MPI_SOURCE;
     }
@@ -413,7 +419,8 @@ static const far_link_ops ops = {
     .now     = link_now,
 };
 
-usm_status mpi_link_create(const usm_host_api *api, MPI_Comm comm, mpi_link **link)
+usm_status mpi_link_create(const usm_host_api *api, MPI_Comm comm, mpi_bells *bells,
+                           mpi_link **link)
 {
     mpi_link  *l    = api->heap_alloc(sizeof(*l));
     int        rank = 0, size = 0;
@@ -424,6 +431,7 @@ usm_status mpi_link_create(const usm_host_api *api, MPI_Comm comm, mpi_link **li
     l->base.ops = &ops;
     l->api      = api;
     l->comm     = comm;
+    l->bells    = bells;
     st          = mpi_check(api, MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
     if (st == USM_OK)
         st = mpi_check(api, MPI_Comm_size(comm, &size), "MPI_Comm_size");
@@ -484,6 +492,11 @@ bool mpi_link_is_sending(const mpi_link *link)
         if (link->ops[i] && trace_of(link->ops[i])->is_any == 0)
             return true;
     return false;
+}
+
+uint32_t mpi_link_received(const mpi_link *link)
+{
+    return usm_load_relaxed(&link->received);
 }
 
 uint64_t mpi_link_moves(const mpi_link *link)

@@ -120,6 +120,9 @@ static void pack(const mpi_record *r, unsigned char *p)
     p[26] = r->has_key;
     memcpy(p + 32, r->nonce, MPI_NONCE_SIZE);
     (void)snprintf((char *)p + 48, 64, "%s", r->domain);
+    usm_put_le(p + 112, r->host, 8);
+    usm_put_le(p + 120, r->bell[0], 4);
+    usm_put_le(p + 124, r->bell[1], 4);
 }
 
 static void unpack(const unsigned char *p, mpi_record *r)
@@ -134,6 +137,9 @@ static void unpack(const unsigned char *p, mpi_record *r)
     memcpy(r->nonce, p + 32, MPI_NONCE_SIZE);
     memcpy(r->domain, p + 48, sizeof(r->domain) - 1);
     r->domain[sizeof(r->domain) - 1] = '\0';
+    r->host                          = usm_get_le(p + 112, 8);
+    r->bell[0]                       = (uint32_t)usm_get_le(p + 120, 4);
+    r->bell[1]                       = (uint32_t)usm_get_le(p + 124, 4);
 }
 
 usm_status mpi_exchange(mpi_meeting *m, const mpi_record *mine, mpi_record *all)

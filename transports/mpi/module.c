@@ -218,20 +218,14 @@ static usm_status send(void *job_, uint32_t to, uint32_t tag, const void *data, 
         return USM_OK;
     }
     st = far_send(job->node, to, tag, data, size);
-    if (st == USM_OK && mpi_has_thread(job))
-        mpi_service_wake(job); /* the sender seldom waits for it by stepping */
-    else if (st == USM_OK && mpi_may_step(job))
-        (void)mpi_step(job);
+    if (st == USM_OK)
+        mpi_service_send(job, to);
     return st;
 }
 
 static void set_patience(void *job_, uint64_t ns)
 {
-    mpi_job       *job = job_;
-    const uint64_t was = usm_swap_acq_rel(&job->patience, ns);
-
-    if (ns < was)
-        mpi_service_wake(job);
+    mpi_service_set_patience(job_, ns);
 }
 
 static const usm_transport_ops ops = {

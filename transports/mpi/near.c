@@ -116,6 +116,11 @@ static uint64_t host(far_near *n)
     return near_of(n)->host;
 }
 
+uint64_t mpi_near_host(const mpi_near *n)
+{
+    return n->host;
+}
+
 /* ---- the lender --------------------------------------------------------------------------- */
 
 static far_area *lend(far_near *n, const far_lease *lease, uint32_t where[2])
@@ -177,18 +182,17 @@ static void close_area(far_near *n, far_area *a_)
 
 /* ---- the borrower --------------------------------------------------------------------------- */
 
-/* -1: the memory is not accessible, or is not a lender's. */
-static int open_lent(const mpi_near *n, const uint32_t where[2])
+int mpi_near_open(const mpi_near *n, const char *name, const uint32_t where[2])
 {
-    static const char begin[] = "/memfd:" NAME;
-    const int         seals   = F_SEAL_SHRINK | F_SEAL_GROW;
-    char              path[64], name[64];
-    ssize_t           got;
-    int               fd;
+    const int seals = F_SEAL_SHRINK | F_SEAL_GROW;
+    char      path[64], begin[64], is[64];
+    ssize_t   got;
+    int       fd;
 
     (void)snprintf(path, sizeof(path), "/proc/%u/fd/%u", where[0], where[1]);
-    got = readlink(path, name, sizeof(name));
-    if (got < (ssize_t)sizeof(begin) - 1 || memcmp(name, begin, sizeof(begin) - 1) != 0)
+    (void)snprintf(begin, sizeof(begin), "/memfd:%s", name);
+    got = readlink(path, is, sizeof(is));
+    if (got < (ssize_t)strlen(begin) || memcmp(is, begin, strlen(begin)) != 0)
         return -1;
     fd = n->api->os->open(path, O_RDWR, 0);
     if (fd >= 0 && (fcntl(fd, F_GET_SEALS) & seals) == seals)
@@ -225,7 +229,7 @@ static far_area *map(far_near *n_, const far_lease *lease, const uint32_t where[
     a->api    = n->api;
     a->size   = lease->size;
     a->mapped = HEAD + lease->size;
-    a->fd     = open_lent(n, where);
+    a->fd     = mpi_near_open(n, NAME, where);
     if (a->fd < 0)
         goto err_area;
     if (!is_ours(n, a->fd, lease))

@@ -16,6 +16,13 @@
  *
  * If nothing here waits for messages that may come (set_patience()), it sleeps for the given time.
  *
+ * None of that is needed where all other members are on this host and ring its bell when they send
+ * (bell.h): the thread then sleeps until it is rung for, and polls only for messages that MPI has
+ * taken and not given out yet, or not sent yet.  It does so by naps alone, because a ring ends them.
+ * It looks without a ring, too, the more seldom the longer it had nothing to do, because a member
+ * may die before it rings.  A thread that sends such a message makes the step itself if no other
+ * thread does: that saves a change of threads.
+ *
  * Work of this process wakes the thread.  A thread that waits for a transfer steps itself
  * meanwhile, and the module's thread does not: that saves two changes of threads.  It stays out of
  * the way between such waits too, if they follow each other closely, and checks now and then
@@ -47,6 +54,9 @@
 #define BESIDE_NS     UINT64_C(100000)  /* after others stepped: they may come back */
 #define NAP_WATCH_NS  UINT64_C(300000)  /* beside them, so that unawaited transfers progress */
 #define NAP_BESIDE_NS UINT64_C(1000000) /* while others step */
+/* Between looks of a thread that all others ring for. */
+#define NAP_RUNG_MIN_NS UINT64_C(1000000)
+#define NAP_RUNG_MAX_NS UINT64_C(100000000)
 
 static uint64_t self_number(void)
 {
@@ -78,11 +88,12 @@ static bool is_at_work(mpi_job *job, bool busy, bool has_moved)
     return job->bytes != bytes;
 }
 
-bool mpi_step(mpi_job *job)
+/* False: another thread is stepping, or this one already. */
+static bool try_step(mpi_job *job, bool *has_moved)
 {
     uint64_t moves, next;
     uint32_t dead;
-    bool     has_moved, busy = false;
+    bool     busy = false;
 
     if (mpi_is_stepper(job) || pthread_mutex_trylock(&job->step) != 0)
         return false;
@@ -97,14 +108,21 @@ bool mpi_step(mpi_job *job)
     if (job->has_left)
         mpi_job_change_from(job, MPI_JOB_PARTING, MPI_JOB_PARTED);
     job->moves = mpi_link_moves(job->link);
-    has_moved  = job->moves != moves;
-    if (is_at_work(job, busy, has_moved))
+    *has_moved = job->moves != moves;
+    if (is_at_work(job, busy, *has_moved))
         usm_store_relaxed(&job->has_worked, true);
     usm_store_relaxed(&job->stepper, UINT64_C(0));
     (void)pthread_mutex_unlock(&job->step);
     if (!mpi_has_thread(job))
         mpi_notify(job);
-    return has_moved;
+    return true;
+}
+
+bool mpi_step(mpi_job *job)
+{
+    bool has_moved = false;
+
+    return try_step(job, &has_moved) && has_moved;
 }
 
 static void nap(uint64_t ns)
@@ -212,8 +230,7 @@ static void add_news(mpi_job *job, mpi_news *n)
     *job->news_end = n;
     job->news_end  = &n->next;
     (void)pthread_mutex_unlock(&job->lock);
-    if (mpi_has_thread(job) && usm_load_relaxed(&job->awaiters))
-        mpi_service_wake(job);
+    mpi_service_notify(job);
 }
 
 void mpi_on_message(void *arg, uint32_t from, uint32_t tag, const void *data, size_t size)
@@ -311,32 +328,50 @@ void mpi_notify(mpi_job *job)
 
 void mpi_service_wake(mpi_job *job)
 {
-    if (!mpi_has_thread(job))
-        return;
-    /* Pairs with fall_asleep(): it does not sleep after this, or is seen to sleep.  In the second
-     * case the lock is free once it waits. */
-    if (atomic_exchange(&job->doze, MPI_CALLED) != MPI_ASLEEP)
-        return;
-    (void)pthread_mutex_lock(&job->lock);
-    (void)pthread_cond_broadcast(&job->changed);
-    (void)pthread_mutex_unlock(&job->lock);
+    if (mpi_has_thread(job))
+        mpi_bell_ring(job->bell);
 }
 
-static void fall_asleep(mpi_job *job, uint64_t ns)
+void mpi_service_notify(mpi_job *job)
 {
-    const uint64_t  end   = mpi_now() + ns;
-    struct timespec t     = usm_timespec_of(end);
-    mpi_doze        awake = MPI_AWAKE, asleep = MPI_ASLEEP;
+    if (usm_load_relaxed(&job->service) != self_number())
+        mpi_service_wake(job);
+}
 
-    usm_store_relaxed(&job->wakes_at, end);
-    (void)pthread_mutex_lock(&job->lock);
-    if (atomic_compare_exchange_strong(&job->doze, &awake, MPI_ASLEEP)) {
-        while (atomic_load(&job->doze) == MPI_ASLEEP &&
-               pthread_cond_timedwait(&job->changed, &job->lock, &t) == 0) {}
-        /* Nobody called: else it stays CALLED, until the thread looks. */
-        (void)atomic_compare_exchange_strong(&job->doze, &asleep, MPI_AWAKE);
-    }
-    (void)pthread_mutex_unlock(&job->lock);
+/* Whether every message for this process comes with a ring. */
+static bool is_rung_for(const mpi_job *job)
+{
+    return mpi_bells_ringers(job->bells) + 1 >= job->count;
+}
+
+void mpi_service_set_patience(mpi_job *job, uint64_t ns)
+{
+    const uint64_t was = usm_swap_acq_rel(&job->patience, ns);
+
+    if (ns < was && !is_rung_for(job))
+        mpi_service_wake(job);
+}
+
+/* Whether MPI has messages for this process that it has not given out, as far as is known. */
+static bool awaits_messages(const mpi_job *job)
+{
+    return (int32_t)(atomic_load(&job->bell->sent) - mpi_link_received(job->link)) > 0;
+}
+
+/* Whether the last step left nothing that must be looked at without a ring. */
+static bool is_quiescent(const mpi_job *job)
+{
+    return !usm_load_relaxed(&job->is_sending) && usm_load_relaxed(&job->next) > mpi_now();
+}
+
+void mpi_service_send(mpi_job *job, uint32_t to)
+{
+    bool has_moved;
+
+    if (mpi_has_thread(job) && !(is_rung_for(job) && mpi_bells_reach(job->bells, to)))
+        mpi_service_wake(job); /* it also polls for an answer */
+    else if (mpi_may_step(job) && (!try_step(job, &has_moved) || !is_quiescent(job)))
+        mpi_service_wake(job);
 }
 
 /* When the thread last had something to do. */
@@ -356,55 +391,94 @@ static uint64_t nap_of(const rest *r, uint64_t now)
     return quiet < NAP_QUIET_NS ? quiet : NAP_QUIET_NS;
 }
 
-static void take_a_rest(mpi_job *job, rest *r, bool has_moved)
+static mpi_bell_rest rest_for(mpi_job *job, uint64_t now, uint64_t ns, bool for_own)
 {
-    const uint64_t now  = mpi_now();
-    const uint64_t next = usm_load_relaxed(&job->next);
+    usm_store_relaxed(&job->wakes_at, now + ns);
+    return (mpi_bell_rest){.until = now + ns, .for_own = for_own};
+}
+
+static mpi_bell_rest no_rest(void)
+{
+    (void)sched_yield();
+    return (mpi_bell_rest){0};
+}
+
+static uint64_t nap_of_rung(const mpi_job *job, const rest *r, uint64_t now)
+{
+    const uint64_t most = job->has_ulfm ? NAP_QUIET_NS : NAP_RUNG_MAX_NS; /* MPI reports deaths */
+    const uint64_t ns   = (now - r->moved) / 4;
+
+    return ns < NAP_RUNG_MIN_NS ? NAP_RUNG_MIN_NS : ns > most ? most : ns;
+}
+
+/* How long to sleep after a look. */
+static mpi_bell_rest rest_of(mpi_job *job, rest *r, bool has_moved)
+{
+    const uint64_t now        = mpi_now();
+    const uint64_t next       = usm_load_relaxed(&job->next);
+    const uint64_t left       = next > now ? next - now : UINT64_MAX;
+    const bool     is_sending = usm_load_relaxed(&job->is_sending);
     uint64_t       ns, look;
 
     if (usm_swap_acq_rel(&job->has_worked, false))
         r->busy = now;
     if (has_moved)
         r->moved = now;
-    if (is_beside(job, now)) {
-        fall_asleep(job, usm_load_relaxed(&job->shadows) ? NAP_WATCH_NS : NAP_BESIDE_NS);
-        return;
+    if (is_beside(job, now))
+        return rest_for(job, now, usm_load_relaxed(&job->shadows) ? NAP_WATCH_NS : NAP_BESIDE_NS,
+                        true);
+    if (is_rung_for(job) && !is_sending && !awaits_messages(job)) {
+        if (next <= now)
+            return no_rest();
+        ns = nap_of_rung(job, r, now);
+        return rest_for(job, now, left < ns ? left : ns, false);
     }
     ns = usm_load_relaxed(&job->patience);
-    if (ns > 0 && !usm_load_relaxed(&job->busy) && !usm_load_relaxed(&job->is_sending)) {
-        fall_asleep(job, next > now && next - now < ns ? next - now : ns);
-        return;
-    }
+    if (ns > 0 && !usm_load_relaxed(&job->busy) && !is_sending)
+        return rest_for(job, now, left < ns ? left : ns, false);
     look = usm_load_relaxed(&job->busy) || now - r->busy > WORK_NS ? LOOK_BRIEF_NS : LOOK_NS;
-    if (now - r->moved < look) {
-        (void)sched_yield();
-        return;
-    }
+    if (!is_rung_for(job) && now - r->moved < look)
+        return no_rest();
     ns = nap_of(r, now);
-    if (next > now && next - now < ns)
-        ns = next - now;
-    fall_asleep(job, ns);
+    return rest_for(job, now, left < ns ? left : ns, false);
+}
+
+/* The service thread. */
+typedef struct service {
+    mpi_job *job;
+    rest     rest;
+} service;
+
+static mpi_bell_rest look(void *arg, bool was_rung)
+{
+    service *s         = arg;
+    mpi_job *job       = s->job;
+    bool     has_moved = was_rung;
+
+    if (mpi_job_state_of(job) >= MPI_JOB_STOPPING)
+        return (mpi_bell_rest){0};
+    (void)usm_add_relaxed(was_rung ? &job->rung : &job->timed, UINT64_C(1));
+    if (!is_beside(job, mpi_now()) || mpi_now() >= usm_load_relaxed(&job->next))
+        has_moved |= mpi_step(job);
+    while (mpi_copy(job) && mpi_now() < usm_load_relaxed(&job->next)) {
+        has_moved = true;
+        mpi_deliver(job);
+    }
+    mpi_deliver(job);
+    mpi_notify(job);
+    return rest_of(job, &s->rest, has_moved);
 }
 
 static void run(void *arg)
 {
-    mpi_job *job = arg;
-    rest     r   = {.moved = mpi_now(), .busy = mpi_now()};
+    mpi_job *job  = arg;
+    service  s    = {.job = job, .rest = {.moved = mpi_now(), .busy = mpi_now()}};
+    uint32_t seen = 0;
 
     (void)prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* otherwise naps of 20 us take 70 */
-    while (mpi_job_state_of(job) < MPI_JOB_STOPPING) {
-        bool has_moved = atomic_exchange(&job->doze, MPI_AWAKE) == MPI_CALLED;
-
-        if (!is_beside(job, mpi_now()) || mpi_now() >= usm_load_relaxed(&job->next))
-            has_moved |= mpi_step(job);
-        while (mpi_copy(job) && mpi_now() < usm_load_relaxed(&job->next)) {
-            has_moved = true;
-            mpi_deliver(job);
-        }
-        mpi_deliver(job);
-        mpi_notify(job);
-        take_a_rest(job, &r, has_moved);
-    }
+    usm_store_relaxed(&job->service, self_number());
+    while (mpi_job_state_of(job) < MPI_JOB_STOPPING)
+        mpi_bell_round(job->bell, &seen, look, &s);
     mpi_notify(job);
     mpi_job_change(job, MPI_JOB_STOPPED);
 }

@@ -50,7 +50,7 @@ bool mpi_job_is_valid(const mpi_job *job, mpi_job_state to)
     return (allowed[from] & TO(to)) != 0 && has_lists(job) && job->link && job->node &&
            job->self < job->count &&
            /* the thread that ends is awake; the goodbye is sent before it is told */
-           (to != MPI_JOB_STOPPED || usm_load_acquire(&job->doze) != MPI_ASLEEP) &&
+           (to != MPI_JOB_STOPPED || atomic_load(&job->bell->sleep) == MPI_BELL_AWAKE) &&
            (to != MPI_JOB_PARTED || job->has_left);
 }
 

@@ -159,8 +159,7 @@ static void on_ended(usm_transfer *t, usm_status status)
     job->ended_end  = &s->next;
     usm_store_release(&job->has_ended, true);
     (void)pthread_mutex_unlock(&job->lock);
-    if (usm_load_relaxed(&job->awaiters))
-        mpi_service_wake(job);
+    mpi_service_notify(job);
 }
 
 static mpi_shadow *take_ended(mpi_job *job)
