@@ -110,7 +110,8 @@ const usm__setting usm__settings[] = {
      .help = "which build of the MPI module is loaded; auto: the one for the MPI that the program "
              "has loaded"},
     {NAMES("mpi_near", "MPI_NEAR"), .initial = "1", .unit = "", .type = USM__SETTING_BOOL,
-     .help = "memory that a process of the same host lends is mapped instead of sent over MPI"},
+     .help = "memory that a process of the same host lends is mapped instead of sent over MPI, and "
+             "shared buffers pass bytes through mapped memory"},
     {NAMES("queue_wait", "QUEUE_WAIT"), .initial = "30000", .unit = "ms", .type = USM__SETTING_SIZE,
      .help = "how long an allocation that finds no memory waits for what queues have yet to free, "
              "before it fails; commands over buffers that have waited for memory for so long are "

@@ -22,7 +22,7 @@
 #define BLOCK_SIZE_MIN 4096u
 #define BLOCK_SIZE_MAX ((size_t)1 << 30)
 #define CREATE_MS      60000u
-#define RECORD         32u
+#define RECORD         56u
 
 static usm__meta_type buffer_type =
     USM__META_TYPE(struct usm_shared_buffer, sizeof(usm__magic_word), "shared buffers");
@@ -41,9 +41,10 @@ static struct {
 
 /* A rank's message to the others about the buffer that it creates. */
 typedef struct record {
-    uint64_t   id, size, block_size;
-    usm_status status;
-    bool       is_there; /* false: the rank has ended */
+    uint64_t          id, size, block_size;
+    usm_status        status;
+    bool              is_there; /* false: the rank has ended */
+    usm__shared_where outbox;
 } record;
 
 /* ---- finding ---------------------------------------------------------------------------- */
@@ -75,27 +76,30 @@ static void unuse(usm_shared_buffer *s)
     usm__mutex_unlock(&all.lock);
 }
 
+/* The lock is held. */
 static void take(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg,
                  const char *bytes)
 {
-    usm__mutex_lock(&s->lock);
-    if (s->broken == USM_OK && from < s->machine.ranks) {
-        if (msg->op == USM__SHARED_BYE)
-            s->has_left[from] = true;
-        else if (msg->op == USM__SHARED_DATA)
-            usm__shared_take_data(s, from, msg, bytes);
-        else
-            usm__shared_receive(&s->machine, from, msg);
-        if (msg->op == USM__SHARED_BYE || msg->op == USM__SHARED_ABSENT)
-            (void)pthread_cond_broadcast(&s->changed);
-    }
-    (void)usm__shared_unlock(s);
+    if (s->broken != USM_OK || from >= s->machine.ranks)
+        return;
+    if (msg->op == USM__SHARED_BYE)
+        s->has_left[from] = true;
+    else if (msg->op == USM__SHARED_MAPPED)
+        usm__shared_slots_reach(s, from);
+    else if (msg->op == USM__SHARED_DATA)
+        usm__shared_take_data(s, from, msg, bytes);
+    else
+        usm__shared_receive(&s->machine, from, msg);
+    if (msg->op == USM__SHARED_BYE || msg->op == USM__SHARED_ABSENT)
+        (void)pthread_cond_broadcast(&s->changed);
 }
 
+/* Several messages that came as one are of one buffer.  Their answers are sent as one, too. */
 static void came(void *arg, uint32_t from, const void *data, size_t size)
 {
+    const char         *at = data;
     usm__shared_message msg;
-    uint64_t            id;
+    uint64_t            id, of;
     usm_shared_buffer  *s;
 
     (void)arg;
@@ -104,8 +108,13 @@ static void came(void *arg, uint32_t from, const void *data, size_t size)
     s = find_from(id);
     if (!s)
         return;
-    if (s->id == id)
-        take(s, from, &msg, (const char *)data + USM__SHARED_HEADER);
+    usm__mutex_lock(&s->lock);
+    while (s->id == id && usm__shared_decode(at, size, &of, &msg) && of == id) {
+        take(s, from, &msg, at + USM__SHARED_HEADER);
+        at += usm__shared_length(&msg);
+        size -= usm__shared_length(&msg);
+    }
+    (void)usm__shared_unlock(s);
     unuse(s);
 }
 
@@ -139,6 +148,7 @@ static void free_buffer(usm_shared_buffer *s)
         usm__shared_page_drop(s, s->blocks[b].coming);
     }
     usm__shared_moves_fini(s);
+    usm__shared_slots_fini(s);
     usm__shared_fini(&s->machine);
     usm_buffer_destroy(s->local);
     usm__heap_free(s->blocks);
@@ -184,6 +194,8 @@ static usm_status make_parts(usm_shared_buffer *s, usm_context *ctx)
     st          = s->blocks && s->has_left ? usm__shared_init(&s->machine) : USM_E_NO_MEMORY;
     if (st == USM_OK)
         st = usm__shared_moves_init(s);
+    if (st == USM_OK)
+        st = usm__shared_slots_init(s);
     if (st == USM_E_NO_MEMORY)
         return usm__fail(st, "no host memory for the %llu blocks of a shared buffer",
                          (unsigned long long)s->machine.blocks);
@@ -223,7 +235,8 @@ static usm_status make(usm_context *ctx, const usm_shared_buffer_desc *d, record
         free_buffer(s);
         return st;
     }
-    *out = s;
+    own->outbox = s->slots.where;
+    *out        = s;
     return USM_OK;
 }
 
@@ -256,12 +269,21 @@ static void write_record(const record *r, unsigned char at[RECORD])
     usm_put_le(at + 16, r->block_size, 8);
     usm_put_le(at + 24, (uint32_t)r->status, 4);
     usm_put_le(at + 28, 1, 4);
+    usm_put_le(at + 32, r->outbox.host, 8);
+    usm_put_le(at + 40, r->outbox.key, 8);
+    usm_put_le(at + 48, r->outbox.pid, 4);
+    usm_put_le(at + 52, r->outbox.fd, 4);
 }
 
 static record read_record(const unsigned char at[RECORD])
 {
-    record r = {usm_get_le(at, 8), usm_get_le(at + 8, 8), usm_get_le(at + 16, 8),
-                (usm_status)(int32_t)(uint32_t)usm_get_le(at + 24, 4), usm_get_le(at + 28, 4) == 1};
+    record r = {usm_get_le(at, 8),
+                usm_get_le(at + 8, 8),
+                usm_get_le(at + 16, 8),
+                (usm_status)(int32_t)(uint32_t)usm_get_le(at + 24, 4),
+                usm_get_le(at + 28, 4) == 1,
+                {usm_get_le(at + 32, 8), usm_get_le(at + 40, 8), (uint32_t)usm_get_le(at + 48, 4),
+                 (uint32_t)usm_get_le(at + 52, 4)}};
 
     return r;
 }
@@ -289,7 +311,27 @@ static usm_status compare(uint32_t rank, const record *own, const record *r)
     return USM_OK;
 }
 
-static usm_status agree(const record *own, uint32_t ranks)
+/* Maps the outboxes of the other ranks of this host. */
+static void map_others(usm_shared_buffer *s, const unsigned char *records)
+{
+    bool any = false;
+
+    for (uint32_t r = 0; r < s->machine.ranks; r++) {
+        const record other = read_record(records + (size_t)r * RECORD);
+
+        if (r == s->machine.self || !usm__shared_slots_map(s, r, &other.outbox))
+            continue;
+        any = true;
+        usm__mutex_lock(&s->lock);
+        usm__shared_notify(s, r, USM__SHARED_MAPPED);
+        (void)usm__shared_unlock(s);
+    }
+    if (any)
+        usm__shared_slots_fill(s);
+}
+
+/* s: NULL if this rank's part failed, which `own` says. */
+static usm_status agree(usm_shared_buffer *s, const record *own, uint32_t ranks)
 {
     unsigned char *bytes = usm__heap_alloc((size_t)ranks * RECORD);
     unsigned char  mine[RECORD];
@@ -304,6 +346,8 @@ static usm_status agree(const record *own, uint32_t ranks)
 
         st = compare(r, own, &other);
     }
+    if (st == USM_OK)
+        map_others(s, bytes);
     usm__heap_free(bytes);
     return st;
 }
@@ -386,7 +430,7 @@ usm_status usm_shared_buffer_create(usm_context *ctx, const usm_shared_buffer_de
     usm__message_save(&message);
     if (s)
         enter(s);
-    st = agree(&own, ranks);
+    st = agree(s, &own, ranks);
     if (st == USM_OK) {
         atomic_store_explicit(&s->magic, (uint32_t)USM__MAGIC_SHARED_BUFFER, memory_order_release);
         *buf = s;

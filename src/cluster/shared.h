@@ -4,6 +4,8 @@
  *     shared_state.c, shared_dir.c  the protocol: a state machine without side effects
  *     shared_wire.c                 its messages as bytes
  *     shared_move.c                 messages out, bytes out and in
+ *     shared_slots.c                memory through which bytes go between ranks of one host
+ *     shared_ahead.c                which blocks are requested before an access asks for them
  *     shared_access.c               accesses
  *     shared.c                      creating, finding, destroying; received messages
  *
@@ -25,12 +27,54 @@
 #define USM__SHARED_AHEAD     64u
 #define USM__SHARED_AHEAD_MAX ((size_t)4 << 20)
 
+/* Blocks, or pieces of them, in a rank's outbox: memory that the ranks of its host have mapped.  The
+ * rank that owns the outbox takes a slot, and the one that the bytes are for releases it. */
+typedef struct usm__shared_slot {
+    _Atomic(uint32_t) *state; /* the serial while it is taken; else 0 */
+    char              *bytes;
+    uint32_t           number, serial;
+    uint32_t           owner; /* the rank */
+} usm__shared_slot;
+
+/* Where others find an outbox. */
+typedef struct usm__shared_where {
+    uint64_t host; /* base/inline/host.h; 0: there is no outbox */
+    uint64_t key;  /* random: recognises the file */
+    uint32_t pid, fd;
+} usm__shared_where;
+
+typedef struct usm__shared_outbox usm__shared_outbox;
+
+typedef struct usm__shared_slots {
+    usm__shared_where   where;         /* of this rank's outbox */
+    uint32_t            count;         /* of each outbox */
+    size_t              size;          /* bytes of a slot */
+    uint32_t            most_held;     /* slots of one rank that pages may keep */
+    usm__shared_outbox *own, **others; /* others: by rank, mapped; NULL */
+    _Atomic(bool)      *is_reached;    /* by rank: it has mapped this rank's outbox */
+    uint32_t           *held;          /* by rank: its slots that pages keep here */
+    _Atomic(uint32_t)   serial;
+    _Atomic(bool)       is_filled; /* this rank's outbox has memory */
+} usm__shared_slots;
+
 /* Bytes of a block that were received and are not in the local buffer yet. */
 typedef struct usm__shared_page {
-    unsigned                 refs; /* guarded by the buffer's lock */
-    struct usm__shared_page *next; /* in the list of idle pages */
-    char                     bytes[];
+    unsigned                 refs;  /* guarded by the buffer's lock */
+    struct usm__shared_page *next;  /* in the list of idle pages */
+    char                    *bytes; /* `own`, or those of the slot */
+    usm__shared_slot         slot;  /* released with the page; its state is NULL: none */
+    char                     own[];
 } usm__shared_page;
+
+/* Accesses of this rank one behind the other, which find bytes elsewhere. */
+typedef struct usm__shared_stream {
+    uint64_t next;  /* the block behind the last access */
+    uint64_t asked; /* the first block that was not requested ahead */
+    uint64_t used;  /* when; 0: never */
+    unsigned run;   /* number of such accesses */
+} usm__shared_stream;
+
+#define USM__SHARED_STREAMS 4u
 
 typedef enum usm__shared_kind {
     USM__SHARED_KIND_NONE = 0,
@@ -75,7 +119,11 @@ struct usm_shared_buffer {
     unsigned            nidle;
     usm_status          broken;   /* the reason why this rank can no longer use the buffer */
     bool               *has_left; /* by rank: it has sent BYE */
+    usm__shared_stream  streams[USM__SHARED_STREAMS];
+    uint64_t            accesses;
     unsigned            transfers;
+    /* fixed after create, but for what its functions say */
+    usm__shared_slots slots;
     /* atomic */
     _Atomic(uint64_t) received, sent;
 };
@@ -106,8 +154,13 @@ static inline size_t usm__shared_block_size(const usm_shared_buffer *s, uint64_t
 
 void usm__shared_encode(uint64_t buffer, const usm__shared_message *msg,
                         unsigned char header[USM__SHARED_HEADER]);
-/* False: not a message of libusm, or of another release. */
+/* Decodes the first message in the data.  False: not a message of libusm, or of another release. */
 bool usm__shared_decode(const void *data, size_t size, uint64_t *buffer, usm__shared_message *msg);
+/* Its size with the bytes that follow it. */
+static inline size_t usm__shared_length(const usm__shared_message *msg)
+{
+    return USM__SHARED_HEADER + (msg->serial ? 0 : (size_t)msg->size);
+}
 
 /* ---- shared_move.c ----------------------------------------------------------------------- */
 
@@ -118,9 +171,12 @@ void       usm__shared_moves_fini(usm_shared_buffer *s);
 /* Releases the lock, then sends the messages in `out`, unless another thread is doing so.  True:
  * there were some. */
 bool usm__shared_unlock(usm_shared_buffer *s);
-/* Sends a message to all other live ranks.  The lock is held. */
+/* Sends a message that is not about a block to one rank, or to all other live ones.  The lock is
+ * held. */
+void usm__shared_notify(usm_shared_buffer *s, uint32_t rank, usm__shared_op op);
 void usm__shared_notify_all(usm_shared_buffer *s, usm__shared_op op);
-/* Takes a DATA from another rank; `bytes` follow its header.  The lock is held. */
+/* Takes a DATA from another rank; `bytes` follow its header, unless they are in a slot.  The lock is
+ * held. */
 void usm__shared_take_data(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg,
                            const char *bytes);
 /* From begin to end the block is busy, and the thread may use its bytes without the lock: in *page;
@@ -132,6 +188,36 @@ void usm__shared_busy_end(usm_shared_buffer *s, uint64_t block, usm__shared_page
 void usm__shared_page_drop(usm_shared_buffer *s, usm__shared_page *page);
 /* Makes the buffer unusable on this rank: all accesses that wait fail.  The lock is held. */
 void usm__shared_break(usm_shared_buffer *s, usm_status st);
+
+/* ---- shared_slots.c ---------------------------------------------------------------------- */
+
+/* Makes this rank's outbox; without one, slots.where.host is 0 and bytes go in messages.
+ * USM_E_NO_MEMORY: of the heap */
+usm_status usm__shared_slots_init(usm_shared_buffer *s);
+void       usm__shared_slots_fini(usm_shared_buffer *s);
+/* Maps the outbox of another rank; false: it is not of this host, or cannot be reached.  No message
+ * with slots of that rank arrives before it is told. */
+bool usm__shared_slots_map(usm_shared_buffer *s, uint32_t rank, const usm__shared_where *where);
+/* Gives this rank's outbox its memory; without, it is not used. */
+void usm__shared_slots_fill(usm_shared_buffer *s);
+/* That rank has mapped this rank's outbox. */
+void usm__shared_slots_reach(usm_shared_buffer *s, uint32_t rank);
+/* Takes a slot for bytes to that rank; false: there is none, or the rank cannot reach it.  Any
+ * thread. */
+bool usm__shared_slot_take(usm_shared_buffer *s, uint32_t to, usm__shared_slot *slot);
+/* The slot that a message from that rank names; false: there is none, or it was released. */
+bool usm__shared_slot_find(const usm_shared_buffer *s, uint32_t from,
+                           const usm__shared_message *msg, usm__shared_slot *slot);
+void usm__shared_slot_release(const usm__shared_slot *slot);
+
+/* ---- shared_ahead.c ---------------------------------------------------------------------- */
+
+/* Before an access to blocks [first, behind) takes them: requests blocks behind it, for reading, if
+ * it continues a stream.  The lock is held, here and in _ended(). */
+usm__shared_stream *usm__shared_stream_continue(usm_shared_buffer *s, uint64_t first,
+                                                uint64_t behind);
+/* The access has its blocks; had_missed: some of them were elsewhere. */
+void usm__shared_stream_ended(usm__shared_stream *stream, bool had_missed);
 
 /* ---- shared_access.c ---------------------------------------------------------------------- */
 

@@ -4,7 +4,8 @@
  * An access takes its blocks in the order of their numbers, each as the protocol allows, and copies
  * blocks that were received as pages into the local buffer; at the end it opens an access to that.
  * While it is open the blocks stay with the rank.  Readahead requests the next blocks, so that they
- * arrive while the access waits for one block and copies it. */
+ * arrive while the access waits for one block and copies it; if it continues others, those behind it
+ * as well (shared_ahead.c). */
 #include "cluster/shared.h"
 
 #include "base/log.h"
@@ -222,9 +223,13 @@ static usm_status take_all(usm_shared_buffer *s, const usm_shared_access *acc)
 {
     const span blocks = span_of(s, acc->offset, acc->size);
     taking     t      = {.acc = acc, .blocks = blocks, .at = blocks.first, .asked = blocks.first};
-    usm_status st;
+    usm__shared_stream *stream;
+    uint64_t            missed;
+    usm_status          st;
 
     usm__mutex_lock(&s->lock);
+    stream = usm__shared_stream_continue(s, blocks.first, blocks.behind);
+    missed = s->machine.misses;
     while ((st = take_blocks(s, &t)) == DEFERRED) {
         bool any = usm__shared_unlock(s);
 
@@ -234,6 +239,7 @@ static usm_status take_all(usm_shared_buffer *s, const usm_shared_access *acc)
             usm__shared_step(s);
         usm__mutex_lock(&s->lock);
     }
+    usm__shared_stream_ended(stream, s->machine.misses != missed);
     if (st != USM_OK)
         give_back(s, acc, blocks.first, t.at);
     (void)usm__shared_unlock(s);

@@ -4,13 +4,14 @@
  * Messages ("letters" in the code) are sent in the order in which the state machine wrote them, by
  * one thread at a time, without the lock: a transport may call the listener from inside a send.
  * Whoever releases the lock while there are some, and nobody sends, sends all of them
- * (usm__shared_unlock()).  Messages of the rank to itself are passed back to the state machine at
- * once.
+ * (usm__shared_unlock()).  Those to one rank that follow each other are sent as one.  Messages of the
+ * rank to itself are passed back to the state machine at once.
  *
  * Bytes are sent together with the messages if they are in memory, else by a job of the executor,
- * since loading them may wait for storage.  The listener receives bytes into a page of the heap.
- * The thread that accesses the block copies the page into the local buffer (shared_access.c), which
- * may wait as well. */
+ * since loading them may wait for storage.  To a rank of the same host they go through a slot of
+ * the outbox (shared_slots.c), else behind the message.  The listener makes a page of the slot, or
+ * receives them into one of the heap.  The thread that accesses the block copies the page into the
+ * local buffer (shared_access.c), which may wait as well. */
 #include "cluster/shared.h"
 
 #include "base/log.h"
@@ -24,6 +25,10 @@
 #define SPARE  64u  /* spare messages, for when there is no memory */
 #define TRIES  400u /* attempts to get memory that accesses of this rank hold */
 #define TRY_NS 5000000u
+
+/* Bytes in slots whose messages wait for more: a message costs as much as copying some 16 KiB, and
+ * the receiver should copy while this rank does. */
+#define SLOTS_AT_ONCE ((size_t)128 << 10)
 
 typedef enum packet_kind {
     LETTER = 0,
@@ -39,6 +44,15 @@ typedef struct packet {
     usm__shared_give    give;
     usm__shared_page   *page; /* of BYTES; NULL: they are in the local buffer */
 } packet;
+
+/* Messages to one rank that are sent as one. */
+typedef struct outgoing {
+    unsigned char *part; /* room for USM__JOB_MESSAGE_MAX bytes */
+    size_t         size;
+    size_t         in_slots; /* bytes that they announce */
+    uint32_t       to;
+    usm_status     failed; /* a send, for another reason than the loss of its receiver */
+} outgoing;
 
 typedef struct transfer {
     usm__executor_job  job;
@@ -86,13 +100,62 @@ static void on_send(void *arg, uint32_t to, const usm__shared_message *msg)
     l->msg = *msg;
 }
 
+/* ---- messages that are sent as one ----------------------------------------------------------- */
+
+static void flush(outgoing *o)
+{
+    usm_status st = USM_OK;
+
+    if (o->size > 0)
+        st = usm__job_send(o->to, USM__JOB_SHARED, o->part, o->size);
+    if (st != USM_OK && st != USM_E_PEER) /* the loss of a rank is reported separately */
+        o->failed = st;
+    o->size = o->in_slots = 0;
+}
+
+static void add(const usm_shared_buffer *s, outgoing *o, uint32_t to,
+                const usm__shared_message *msg)
+{
+    if (o->to != to || o->size + USM__SHARED_HEADER > USM__JOB_MESSAGE_MAX)
+        flush(o);
+    o->to = to;
+    usm__shared_encode(s->id, msg, o->part + o->size);
+    o->size += USM__SHARED_HEADER;
+}
+
 /* ---- sending bytes ------------------------------------------------------------------------- */
 
-/* `part` has room for a message. */
-static usm_status send_bytes(usm_shared_buffer *s, const usm__shared_give *give, const char *bytes,
-                             unsigned char *part)
+/* Bytes of a block, msg->size of them at most; sets msg->size to their number. */
+static usm_status send_piece(usm_shared_buffer *s, outgoing *o, uint32_t to,
+                             usm__shared_message *msg, const char *bytes)
 {
-    size_t              size = usm__shared_block_size(s, give->block), n;
+    usm__shared_slot slot;
+
+    if (usm__shared_slot_take(s, to, &slot)) {
+        if (msg->size > s->slots.size)
+            msg->size = (uint32_t)s->slots.size;
+        memcpy(slot.bytes, bytes, msg->size);
+        msg->slot   = slot.number;
+        msg->serial = slot.serial;
+        add(s, o, to, msg);
+        o->in_slots += msg->size;
+        if (o->in_slots >= SLOTS_AT_ONCE)
+            flush(o);
+        return o->failed;
+    }
+    flush(o);
+    if (msg->size > PART)
+        msg->size = PART;
+    msg->slot = msg->serial = 0;
+    usm__shared_encode(s->id, msg, o->part);
+    memcpy(o->part + USM__SHARED_HEADER, bytes, msg->size);
+    return usm__job_send(to, USM__JOB_SHARED, o->part, USM__SHARED_HEADER + msg->size);
+}
+
+static usm_status send_bytes(usm_shared_buffer *s, const usm__shared_give *give, const char *bytes,
+                             outgoing *o)
+{
+    size_t              size = usm__shared_block_size(s, give->block);
     usm__shared_message msg  = {.op      = USM__SHARED_DATA,
                                 .flags   = give->flags,
                                 .block   = give->block,
@@ -100,22 +163,21 @@ static usm_status send_bytes(usm_shared_buffer *s, const usm__shared_give *give,
                                 .txn     = give->txn};
     usm_status          st   = USM_OK;
 
-    for (size_t at = 0; st == USM_OK && at < size; at += n) {
-        n          = size - at < PART ? size - at : PART;
+    if (usm__job_rank_is_lost(give->to))
+        return USM_E_PEER;
+    for (size_t at = 0; st == USM_OK && at < size; at += msg.size) {
         msg.offset = (uint32_t)at;
-        msg.size   = (uint32_t)n;
-        usm__shared_encode(s->id, &msg, part);
-        memcpy(part + USM__SHARED_HEADER, bytes + at, n);
-        st = usm__job_send(give->to, USM__JOB_SHARED, part, USM__SHARED_HEADER + n);
+        msg.size   = (uint32_t)(size - at);
+        st         = send_piece(s, o, give->to, &msg, bytes + at);
         if (st == USM_OK)
-            usm_add_relaxed(&s->sent, n);
+            usm_add_relaxed(&s->sent, msg.size);
     }
     return st;
 }
 
 /* USM_E_NOT_READY: it would have to wait. */
-static usm_status send_local(usm_shared_buffer *s, const usm__shared_give *give,
-                             unsigned char *part, bool may_wait)
+static usm_status send_local(usm_shared_buffer *s, const usm__shared_give *give, outgoing *o,
+                             bool may_wait)
 {
     size_t          offset = (size_t)usm__shared_block_offset(s, give->block);
     size_t          size   = usm__shared_block_size(s, give->block);
@@ -130,7 +192,7 @@ static usm_status send_local(usm_shared_buffer *s, const usm__shared_give *give,
     }
     if (st != USM_OK)
         return may_wait ? st : USM_E_NOT_READY;
-    st = send_bytes(s, give, acc.ptr, part);
+    st = send_bytes(s, give, acc.ptr, o);
     usm_access_end(&acc);
     return st;
 }
@@ -139,6 +201,12 @@ void usm__shared_page_drop(usm_shared_buffer *s, usm__shared_page *page)
 {
     if (!page || --page->refs > 0)
         return;
+    if (page->slot.state) {
+        usm__shared_slot_release(&page->slot);
+        s->slots.held[page->slot.owner]--;
+        usm__heap_free(page);
+        return;
+    }
     if (s->nidle >= USM__SHARED_AHEAD || s->nidle >= USM__SHARED_AHEAD_MAX >> s->shift) {
         usm__heap_free(page);
         return;
@@ -159,8 +227,10 @@ static usm__shared_page *new_page(usm_shared_buffer *s)
     } else {
         page = usm__heap_alloc(sizeof *page + (s->size < s->block_size ? s->size : s->block_size));
     }
-    if (page)
-        page->refs = 1;
+    if (page) {
+        page->refs  = 1;
+        page->bytes = page->own;
+    }
     return page;
 }
 
@@ -186,9 +256,18 @@ void usm__shared_busy_end(usm_shared_buffer *s, uint64_t block, usm__shared_page
 
 /* Sends a block's bytes from where they are.  pre: the thread has made it busy. */
 static usm_status send_block(usm_shared_buffer *s, const usm__shared_give *give,
-                             const usm__shared_page *page, unsigned char *part, bool may_wait)
+                             const usm__shared_page *page, outgoing *o, bool may_wait)
 {
-    return page ? send_bytes(s, give, page->bytes, part) : send_local(s, give, part, may_wait);
+    return page ? send_bytes(s, give, page->bytes, o) : send_local(s, give, o, may_wait);
+}
+
+static usm_status send_block_now(transfer *t, const usm__shared_page *page)
+{
+    outgoing   o  = {.part = t->part};
+    usm_status st = send_block(t->s, &t->give, page, &o, true);
+
+    flush(&o);
+    return st == USM_OK ? o.failed : st;
 }
 
 static void run_transfer(usm__executor_job *job)
@@ -205,7 +284,7 @@ static void run_transfer(usm__executor_job *job)
     has_bytes = usm__shared_busy_begin(s, t->give.block, &page);
     usm__mutex_unlock(&s->lock);
     if (has_bytes)
-        st = send_block(s, &t->give, page, t->part, true);
+        st = send_block_now(t, page);
     usm__mutex_lock(&s->lock);
     if (has_bytes)
         usm__shared_busy_end(s, t->give.block, page);
@@ -252,48 +331,53 @@ static bool begin_packet(usm_shared_buffer *s, packet *l)
     return false;
 }
 
-static usm_status send_packet(usm_shared_buffer *s, const packet *l)
+static usm_status send_packet(usm_shared_buffer *s, const packet *l, outgoing *o)
 {
-    unsigned char header[USM__SHARED_HEADER];
-
     if (l->kind == BYTES)
-        return send_block(s, &l->give, l->page, s->part, false);
-    usm__shared_encode(s->id, &l->msg, header);
-    return usm__job_send(l->to, USM__JOB_SHARED, header, sizeof header);
+        return send_block(s, &l->give, l->page, o, false);
+    add(s, o, l->to, &l->msg);
+    return USM_OK;
 }
 
 /* The lock is held. */
 static void end_packet(usm_shared_buffer *s, const packet *l, usm_status st)
 {
-    if (l->kind == BYTES)
-        usm__shared_busy_end(s, l->give.block, l->page);
-    if (l->kind == BYTES && st == USM_E_NOT_READY)
+    if (l->kind != BYTES)
+        return;
+    usm__shared_busy_end(s, l->give.block, l->page);
+    if (st == USM_E_NOT_READY)
         post_transfer(s, &l->give);
-    else if (l->kind == BYTES)
+    else
         usm__shared_sent(&s->machine, &l->give, st);
-    else if (st != USM_OK && st != USM_E_PEER) /* the loss of a rank is reported separately */
-        usm__shared_break(s, st);
 }
 
 /* Without the lock.  pre: this thread has set is_sending. */
 static void send_all(usm_shared_buffer *s)
 {
+    outgoing  o = {.part = s->part};
     usm_list *it;
 
     usm__mutex_lock(&s->lock);
-    while ((it = usm_list_pop(&s->out))) {
-        packet *l = usm_container_of(it, packet, link);
+    do {
+        while ((it = usm_list_pop(&s->out))) {
+            packet *l = usm_container_of(it, packet, link);
 
-        if (begin_packet(s, l)) {
-            usm_status st;
+            if (begin_packet(s, l)) {
+                usm_status st;
 
-            usm__mutex_unlock(&s->lock);
-            st = send_packet(s, l);
-            usm__mutex_lock(&s->lock);
-            end_packet(s, l, st);
+                usm__mutex_unlock(&s->lock);
+                st = send_packet(s, l, &o);
+                usm__mutex_lock(&s->lock);
+                end_packet(s, l, st);
+            }
+            free_packet(s, l);
         }
-        free_packet(s, l);
-    }
+        usm__mutex_unlock(&s->lock);
+        flush(&o);
+        usm__mutex_lock(&s->lock);
+        if (o.failed != USM_OK)
+            usm__shared_break(s, o.failed);
+    } while (!usm_list_is_empty(&s->out));
     s->is_sending = false;
     (void)pthread_cond_broadcast(&s->changed);
     usm__mutex_unlock(&s->lock);
@@ -311,13 +395,18 @@ bool usm__shared_unlock(usm_shared_buffer *s)
     return sends;
 }
 
-void usm__shared_notify_all(usm_shared_buffer *s, usm__shared_op op)
+void usm__shared_notify(usm_shared_buffer *s, uint32_t rank, usm__shared_op op)
 {
     const usm__shared_message msg = {.op = (uint8_t)op};
 
+    on_send(s, rank, &msg);
+}
+
+void usm__shared_notify_all(usm_shared_buffer *s, usm__shared_op op)
+{
     for (uint32_t r = 0; r < s->machine.ranks; r++)
         if (r != s->machine.self && !s->machine.lost[r])
-            on_send(s, r, &msg);
+            usm__shared_notify(s, r, op);
 }
 
 void usm__shared_break(usm_shared_buffer *s, usm_status st)
@@ -374,53 +463,97 @@ static void set_content(usm_shared_buffer *s, uint64_t block, usm__shared_kind k
     b->kind = (uint8_t)kind;
 }
 
-/* True: the block is complete. */
-static bool take_part(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg,
-                      const char *bytes)
+/* If it was given, it is lost; ranks that ask its directory learn that. */
+static void refuse_data(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg)
+{
+    usm__shared_message refusal = *msg;
+
+    refusal.op     = USM__SHARED_REFUSE;
+    refusal.status = USM_E_NO_MEMORY;
+    usm__shared_receive(&s->machine, from, &refusal);
+}
+
+/* Returns the page of the block's bytes once it is complete; else NULL. */
+static usm__shared_page *take_piece(usm_shared_buffer *s, uint32_t from,
+                                    const usm__shared_message *msg, const char *bytes)
 {
     usm__shared_block *b    = &s->blocks[msg->block];
     size_t             size = usm__shared_block_size(s, msg->block);
+    usm__shared_page  *page;
 
     if (!b->coming || b->request != msg->request) {
         usm__shared_page_drop(s, b->coming);
         b->coming  = new_page(s);
         b->have    = 0;
         b->request = msg->request;
-        if (!b->coming) { /* if it was given, it is lost; ranks that ask its directory learn that */
-            usm__shared_message refusal = *msg;
-
-            refusal.op     = USM__SHARED_REFUSE;
-            refusal.status = USM_E_NO_MEMORY;
-            usm__shared_receive(&s->machine, from, &refusal);
-            return false;
+        if (!b->coming) {
+            refuse_data(s, from, msg);
+            return NULL;
         }
     }
     if (msg->offset != b->have || msg->size > size - b->have)
-        return false; /* it came before */
+        return NULL; /* it came before */
     memcpy(b->coming->bytes + b->have, bytes, msg->size);
     b->have += msg->size;
-    usm_add_relaxed(&s->received, msg->size);
-    return b->have == size;
+    if (b->have < size)
+        return NULL;
+    page      = b->coming;
+    b->coming = NULL;
+    return page;
+}
+
+/* Makes a page of a slot with a whole block; NULL: it has to be copied now. */
+static usm__shared_page *keep_slot(usm_shared_buffer *s, const usm__shared_message *msg,
+                                   const usm__shared_slot *slot)
+{
+    usm__shared_page *page = NULL;
+
+    if (msg->size == usm__shared_block_size(s, msg->block) &&
+        s->slots.held[slot->owner] < s->slots.most_held)
+        page = usm__heap_alloc(sizeof *page);
+    if (!page)
+        return NULL;
+    page->refs  = 1;
+    page->bytes = slot->bytes;
+    page->slot  = *slot;
+    s->slots.held[slot->owner]++;
+    return page;
+}
+
+static usm__shared_page *take_slot(usm_shared_buffer *s, uint32_t from,
+                                   const usm__shared_message *msg, const usm__shared_slot *slot)
+{
+    usm__shared_page *page = keep_slot(s, msg, slot);
+
+    if (page)
+        return page;
+    page = take_piece(s, from, msg, slot->bytes);
+    usm__shared_slot_release(slot);
+    return page;
 }
 
 void usm__shared_take_data(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg,
                            const char *bytes)
 {
-    usm__shared_block *b;
+    usm__shared_slot slot = {.state = NULL};
 
-    if (msg->block >= s->machine.blocks ||
-        !usm__shared_expects(&s->machine, msg->block, msg->request))
+    if (msg->serial && !usm__shared_slot_find(s, from, msg, &slot))
         return;
-    b = &s->blocks[msg->block];
+    if (msg->block >= s->machine.blocks ||
+        !usm__shared_expects(&s->machine, msg->block, msg->request)) {
+        if (slot.state)
+            usm__shared_slot_release(&slot);
+        return;
+    }
     if (msg->flags & USM__SHARED_ZERO) {
         set_content(s, msg->block, USM__SHARED_KIND_ZERO, NULL);
     } else if (!(msg->flags & USM__SHARED_NO_BYTES)) {
-        usm__shared_page *page;
+        usm__shared_page *page =
+            slot.state ? take_slot(s, from, msg, &slot) : take_piece(s, from, msg, bytes);
 
-        if (!take_part(s, from, msg, bytes))
+        usm_add_relaxed(&s->received, msg->size);
+        if (!page)
             return;
-        page      = b->coming;
-        b->coming = NULL;
         set_content(s, msg->block, USM__SHARED_KIND_PAGE, page);
     }
     usm__shared_receive(&s->machine, from, msg);

@@ -412,6 +412,7 @@ void usm__shared_receive(usm__shared_machine *m, uint32_t from, const usm__share
         usm__shared_rank_lost(m, from);
         break;
     case USM__SHARED_BYE:
+    case USM__SHARED_MAPPED:
     case USM__SHARED_OPS:
         break;
     }

@@ -59,6 +59,7 @@ typedef enum usm__shared_op {
     /* not about a block: handled by shared.c */
     USM__SHARED_BYE,    /* the rank has no open access and will open none */
     USM__SHARED_ABSENT, /* the rank does not use this buffer, or no longer */
+    USM__SHARED_MAPPED, /* the rank has mapped the receiver's outbox (shared_slots.c) */
     USM__SHARED_OPS
 } usm__shared_op;
 
@@ -72,7 +73,8 @@ typedef struct usm__shared_message {
     uint8_t  op, mode, flags;
     int32_t  status;
     uint32_t rank;
-    uint32_t offset, size; /* of the bytes after the message, in the block */
+    uint32_t offset, size; /* of the bytes after the message, or in a slot, in the block */
+    uint32_t slot, serial; /* the slot of the sender that has them; serial 0: they follow */
     uint64_t block, request, txn;
 } usm__shared_message;
 

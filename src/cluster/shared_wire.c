@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The header of messages of shared buffers.
+/* The header of messages of shared buffers.  Several may be sent as one: those without bytes, one
+ * behind the other.
  *
  *      0  magic      4  op, mode, flags, version      8  status     12  rank
  *     16  buffer    24  block    32  request    40  transaction
- *     48  offset    52  size: of the bytes after it   56  0 */
+ *     48  offset    52  size: of the bytes after it, or in the slot   56  slot    60  serial */
 #include "cluster/shared.h"
 
 #include "base/inline/bytes.h"
@@ -11,7 +12,7 @@
 #include <string.h>
 
 #define MAGIC   0x53534d55u /* "UMSS" */
-#define VERSION 1u
+#define VERSION 2u
 
 void usm__shared_encode(uint64_t buffer, const usm__shared_message *msg,
                         unsigned char header[USM__SHARED_HEADER])
@@ -30,6 +31,8 @@ void usm__shared_encode(uint64_t buffer, const usm__shared_message *msg,
     usm_put_le(header + 40, msg->txn, 8);
     usm_put_le(header + 48, msg->offset, 4);
     usm_put_le(header + 52, msg->size, 4);
+    usm_put_le(header + 56, msg->slot, 4);
+    usm_put_le(header + 60, msg->serial, 4);
 }
 
 bool usm__shared_decode(const void *data, size_t size, uint64_t *buffer, usm__shared_message *msg)
@@ -50,5 +53,7 @@ bool usm__shared_decode(const void *data, size_t size, uint64_t *buffer, usm__sh
     msg->txn     = usm_get_le(header + 40, 8);
     msg->offset  = (uint32_t)usm_get_le(header + 48, 4);
     msg->size    = (uint32_t)usm_get_le(header + 52, 4);
-    return msg->size == size - USM__SHARED_HEADER;
+    msg->slot    = (uint32_t)usm_get_le(header + 56, 4);
+    msg->serial  = (uint32_t)usm_get_le(header + 60, 4);
+    return usm__shared_length(msg) <= size;
 }

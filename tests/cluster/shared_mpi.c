@@ -36,6 +36,8 @@ int main(int argc, char **argv)
         {"ranks add to one number", rank_adds, 1},
         {"accesses to several blocks", rank_takes_neighbours, 1},
         {"accesses to many blocks", rank_takes_all_at_once, 1},
+        {"slots are kept in part only", rank_keeps_slots, 2},
+        {"blocks larger than a slot", rank_moves_large_blocks, 1},
         {"threads of several ranks", rank_adds_with_threads, 1},
         {"nonsense is refused", rank_asks_for_nonsense, 1},
         {"ranks that disagree make nothing", rank_makes_another_size, 2},

@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/os.h"
 #include "cluster/cluster.h"
+#include "cluster/shared.h"
 
 #include <usm/usm.h>
 
@@ -396,6 +397,184 @@ void rank_takes_all_at_once(uint32_t rank, uint32_t count)
         add_to_all(s);
     meet();
     check_all(s, 1000 * ROUNDS + 5 * count);
+    usm_shared_buffer_destroy(s);
+}
+
+/* ---- bytes through memory ------------------------------------------------------------------- */
+
+static void write_words(usm_shared_buffer *s, size_t size, uint64_t value)
+{
+    usm_shared_access acc;
+
+    begin(s, 0, size, USM_WRITE_NO_INIT, &acc);
+    for (size_t i = 0; i < size / 8; i++)
+        ((uint64_t *)acc.ptr)[i] = value + i;
+    usm_shared_access_end(&acc);
+}
+
+static void check_words(usm_shared_buffer *s, size_t from, size_t behind, uint64_t value)
+{
+    usm_shared_access acc;
+    bool              is_right = true;
+
+    begin(s, from, behind - from, USM_READ, &acc);
+    for (size_t i = from / 8; i < behind / 8; i++)
+        is_right = is_right && ((uint64_t *)acc.ptr)[i - from / 8] == value + i;
+    CHECK(is_right);
+    usm_shared_access_end(&acc);
+}
+
+/* Waits until so many blocks are copies here, or are lost on the way: the alarm tells that. */
+static void wait_for_copies(usm_shared_buffer *s, uint64_t count)
+{
+    while (stats_of(s).copies < count)
+        usm__os_sleep_ns(100000);
+}
+
+/* How many slots can be taken for that rank. */
+static uint32_t free_slots(usm_shared_buffer *s, uint32_t to)
+{
+    usm__shared_slot all[128 + 1];
+    uint32_t         n = 0;
+
+    while (n <= 128 && usm__shared_slot_take(s, to, &all[n]))
+        n++;
+    for (uint32_t i = 0; i < n; i++)
+        usm__shared_slot_release(&all[i]);
+    return n;
+}
+
+static void wait_until_reached(usm_shared_buffer *s, uint32_t rank)
+{
+    while (free_slots(s, rank) == 0)
+        usm__os_sleep_ns(100000);
+}
+
+/* Rank 0 owns all; the last one holds more than it may keep slots. */
+void rank_keeps_slots(uint32_t rank, uint32_t count)
+{
+    enum { BLOCKS = 256 };
+    usm_shared_buffer        *s    = create((size_t)BLOCKS * SMALL, SMALL);
+    uint32_t                  last = count - 1;
+    const usm__shared_message old  = {.slot = 0, .serial = UINT32_MAX, .size = SMALL};
+    usm__shared_slot          slot;
+
+    if (rank == 0) {
+        wait_until_reached(s, last);
+        CHECK_INT(free_slots(s, last), s->slots.count);
+        write_words(s, (size_t)BLOCKS * SMALL, 7);
+    }
+    meet();
+    if (rank == last) { /* two streams, and what is requested behind them */
+        for (size_t b = 0; b < 4; b++)
+            check_words(s, b * SMALL, (b + 1) * SMALL, 7);
+        wait_for_copies(s, 4 + 64 - 1);
+        CHECK(s->slots.held[0] > 0);
+        for (size_t b = 128; b < 132; b++)
+            check_words(s, b * SMALL, (b + 1) * SMALL, 7);
+        wait_for_copies(s, 2 * (4 + 64 - 1));
+        CHECK(s->slots.held[0] <= s->slots.most_held);
+        CHECK(!usm__shared_slot_find(s, 0, &old, &slot));
+        check_words(s, 0, (size_t)BLOCKS * SMALL, 7);
+        CHECK_INT(s->slots.held[0], 0);
+    }
+    meet();
+    if (rank == 0)
+        CHECK_INT(free_slots(s, last), s->slots.count);
+    usm_shared_buffer_destroy(s);
+}
+
+/* Blocks larger than a slot come in pieces, and more of them than there are slots. */
+void rank_moves_large_blocks(uint32_t rank, uint32_t count)
+{
+    const size_t       block = (size_t)4 << 20, size = 4 * block - 4096;
+    usm_shared_buffer *s = create(size, block);
+
+    for (uint32_t r = 0; r < count; r++) {
+        if (rank == r)
+            write_words(s, size, 1000 * r);
+        meet();
+        check_words(s, 0, size, 1000 * r);
+        meet();
+    }
+    usm_shared_buffer_destroy(s);
+}
+
+/* Without an outbox of rank 0 its bytes go in messages; the others still use theirs. */
+void rank_has_no_outbox(uint32_t rank, uint32_t count)
+{
+    usm_shared_buffer *s;
+
+    if (rank == 0)
+        CHECK(usm__fault_arm("os.seal", 1, false, USM_OK));
+    s = create((size_t)4 * BLOCK, 0);
+    usm__fault_disarm_all();
+    for (uint32_t r = 0; r < count; r++) {
+        if (rank == r)
+            write_words(s, (size_t)4 * BLOCK, 1000 * r);
+        meet();
+        check_words(s, 0, (size_t)4 * BLOCK, 1000 * r);
+        meet();
+    }
+    CHECK_INT(s->slots.where.host != 0, rank != 0);
+    CHECK(s->slots.others[0] == NULL);
+    if (rank != 0 && count > 2)
+        CHECK(s->slots.others[rank == 1 ? 2 : 1] != NULL);
+    CHECK(rank != 0 || free_slots(s, 1) == 0);
+    usm_shared_buffer_destroy(s);
+}
+
+/* A rank that ended with slots of rank 0 keeps them. */
+void rank_dies_with_slots(uint32_t rank, uint32_t count)
+{
+    usm_shared_buffer *s    = create((size_t)8 * BLOCK, 0);
+    uint32_t           last = count - 1, all = s->slots.count;
+
+    if (rank == 0) {
+        wait_until_reached(s, last);
+        write_words(s, (size_t)8 * BLOCK, 5);
+    }
+    meet();
+    if (rank == last) {
+        for (size_t b = 0; b < 3; b++)
+            check_words(s, b * BLOCK, (b + 1) * BLOCK, 5);
+        wait_for_copies(s, 8); /* those behind them were read ahead */
+        CHECK(s->slots.held[0] > 0);
+        die();
+    }
+    wait_until_lost(last);
+    check_words(s, 0, (size_t)8 * BLOCK, 5);
+    CHECK(rank != 0 || free_slots(s, last) < all);
+    usm_shared_buffer_destroy(s);
+}
+
+/* ---- readahead behind accesses ---------------------------------------------------------------- */
+
+/* The first half of the blocks is rank 0's. */
+void rank_goes_through_the_others(uint32_t rank, uint32_t count)
+{
+    enum { BLOCKS = 200, HALF = BLOCKS / 2 };
+    usm_shared_buffer *s = create((size_t)BLOCKS * SMALL, SMALL);
+
+    CHECK_INT(count, 2);
+    if (rank == 1) { /* a block too few for a stream */
+        (void)get(s, 0);
+        (void)get(s, SMALL);
+        CHECK_INT(stats_of(s).copies, 2);
+        (void)get(s, 2 * SMALL); /* continues it: the 64 behind it come, unasked for */
+        wait_for_copies(s, 3 + 64);
+        put(s, 3 * SMALL, 9);
+    }
+    meet();
+    if (rank == 0) { /* they stayed its own; those of its own do not lead it to its neighbour's */
+        CHECK_INT(stats_of(s).owned, HALF - 1);
+        for (size_t b = HALF - 8; b < HALF + 1; b++)
+            (void)get(s, b * SMALL);
+        CHECK_INT(stats_of(s).copies, 1);
+        CHECK_INT(stats_of(s).misses, 1);
+    }
+    meet();
+    CHECK_INT(get(s, 3 * SMALL), 9);
     usm_shared_buffer_destroy(s);
 }
 

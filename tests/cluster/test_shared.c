@@ -74,9 +74,42 @@ static void what_a_rank_keeps_goes_down_its_tiers(void)
     CHECK_INT(unsetenv("USM_MEMORY_LIMIT"), 0);
 }
 
+/* Whose bytes need no memory of the heap where they come through slots. */
 static void an_access_that_gets_no_memory_can_be_tried_again(void)
 {
+    CHECK_INT(setenv("USM_MPI_NEAR", "0", 1), 0);
     job_run(2, rank_runs_out_of_heap);
+    CHECK_INT(unsetenv("USM_MPI_NEAR"), 0);
+}
+
+static void without_shared_memory_bytes_go_in_messages(void)
+{
+    CHECK_INT(setenv("USM_MPI_NEAR", "0", 1), 0);
+    job_run(3, rank_reads_and_writes);
+    job_run(4, rank_takes_all_at_once);
+    job_run(2, rank_moves_large_blocks);
+    CHECK_INT(unsetenv("USM_MPI_NEAR"), 0);
+    job_run(3, rank_has_no_outbox);
+}
+
+static void slots_are_kept_in_part_only_and_all_come_back(void)
+{
+    job_run(2, rank_keeps_slots);
+}
+
+static void blocks_larger_than_a_slot_come_in_pieces(void)
+{
+    job_run(3, rank_moves_large_blocks);
+}
+
+static void slots_of_a_rank_that_dies_are_not_used_again(void)
+{
+    run_and_lose(1, 2, rank_dies_with_slots);
+}
+
+static void accesses_one_behind_the_other_are_read_ahead(void)
+{
+    job_run(2, rank_goes_through_the_others);
 }
 
 static void a_rank_that_dies_takes_what_it_owned_and_nothing_else(void)
@@ -142,6 +175,11 @@ static const plain_case cases[] = {
     CASE(threads_of_several_ranks_write_parts_of_one_block),
     CASE(what_a_rank_keeps_goes_down_its_tiers),
     CASE(an_access_that_gets_no_memory_can_be_tried_again),
+    CASE(without_shared_memory_bytes_go_in_messages),
+    CASE(slots_are_kept_in_part_only_and_all_come_back),
+    CASE(blocks_larger_than_a_slot_come_in_pieces),
+    CASE(slots_of_a_rank_that_dies_are_not_used_again),
+    CASE(accesses_one_behind_the_other_are_read_ahead),
     CASE(a_rank_that_dies_takes_what_it_owned_and_nothing_else),
     CASE(who_waits_for_a_rank_that_dies_is_told),
     CASE(nobody_hangs_when_a_rank_dies_in_a_crowd),

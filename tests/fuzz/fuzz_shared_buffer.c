@@ -39,13 +39,15 @@ static void read_message(const uint8_t *data, size_t size)
 
     if (!usm__shared_decode(data, size, &id, &msg))
         return;
-    must(msg.size == size - USM__SHARED_HEADER);
-    msg.size = 0;
+    must(usm__shared_length(&msg) <= size);
+    if (msg.serial == 0)
+        msg.size = 0;
     usm__shared_encode(id, &msg, header);
     must(usm__shared_decode(header, sizeof header, &id_again, &again) && id == id_again);
     must(again.op == msg.op && again.block == msg.block && again.request == msg.request &&
          again.txn == msg.txn && again.rank == msg.rank && again.status == msg.status &&
-         again.mode == msg.mode && again.flags == msg.flags && again.offset == msg.offset);
+         again.mode == msg.mode && again.flags == msg.flags && again.offset == msg.offset &&
+         again.slot == msg.slot && again.serial == msg.serial);
 }
 
 static void on_send(void *arg, uint32_t to, const usm__shared_message *msg)

@@ -10,14 +10,12 @@
  * and no name that remains.  A process number of another pid namespace, or of a process that came
  * later, leads to another file, which is recognised by its name, its seals and the lease's number.
  *
- * A number shows whether two members are on one host.  It is made of what they must have in common:
- * the boot, the namespaces of processes and of the network, the user.  Members of several "nodes"
- * made of network namespaces use MPI.
- *
  * The size is sealed, so that no process can take pages away under a mapping; punched holes read as
  * zeros.  Memory that the borrower writes first counts as the borrower's for the system (control
  * groups, RSS), and as the lender's for libusm. */
 #include "internal.h"
+
+#include "base/inline/host.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -68,48 +66,6 @@ static mpi_near *near_of(far_near *n)
 }
 
 /* ---- which host ------------------------------------------------------------------------- */
-
-static uint64_t mix(uint64_t hash, const char *text, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
-/* Adds the content of a link of /proc or a small file to the hash; false: there is none. */
-static bool mix_in(const mpi_near *n, uint64_t *hash, const char *path, bool is_link)
-{
-    char    text[256];
-    int64_t got;
-    int     fd;
-
-    if (is_link) {
-        got = readlink(path, text, sizeof(text));
-    } else {
-        fd = n->api->os->open(path, O_RDONLY, 0);
-        if (fd < 0)
-            return false;
-        got = n->api->os->pread(fd, text, sizeof(text), 0);
-        (void)n->api->os->close(fd);
-    }
-    if (got <= 0)
-        return false;
-    *hash = mix(*hash, text, (size_t)got);
-    return true;
-}
-
-static uint64_t find_host(const mpi_near *n)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    uid_t    user = geteuid();
-
-    if (!mix_in(n, &hash, "/proc/sys/kernel/random/boot_id", false) ||
-        !mix_in(n, &hash, "/proc/self/ns/pid", true) ||
-        !mix_in(n, &hash, "/proc/self/ns/net", true))
-        return 0;
-    hash = mix(hash, (const char *)&user, sizeof(user));
-    return hash | 1; /* never 0 */
-}
 
 static uint64_t host(far_near *n)
 {
@@ -340,7 +296,7 @@ mpi_near *mpi_near_create(const usm_host_api *api)
         return NULL;
     n->base.ops = &ops;
     n->api      = api;
-    n->host     = find_host(n);
+    n->host     = usm_host_number(api->os);
     if (n->host)
         return n;
     api->heap_free(n);
