@@ -134,6 +134,8 @@ static usm_status send_piece(usm_shared_buffer *s, outgoing *o, uint32_t to,
     if (usm__shared_slot_take(s, to, &slot)) {
         if (msg->size > s->slots.size)
             msg->size = (uint32_t)s->slots.size;
+        if (o->to != to || msg->size >= SLOTS_AT_ONCE)
+            flush(o); /* the others' messages do not wait for the copy */
         memcpy(slot.bytes, bytes, msg->size);
         msg->slot   = slot.number;
         msg->serial = slot.serial;
