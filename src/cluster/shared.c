@@ -346,7 +346,7 @@ static usm_status agree(usm_shared_buffer *s, const record *own, uint32_t ranks)
 
         st = compare(r, own, &other);
     }
-    if (st == USM_OK)
+    if (st == USM_OK && s)
         map_others(s, bytes);
     usm__heap_free(bytes);
     return st;
