@@ -267,7 +267,7 @@ static void link_send(far_link *l, far_op *op)
     *m      = (message){.size = op->size, .from = o->self, .to = op->peer, .tag = op->tag};
     m->data = net_zeroed(op->size + 1);
     memcpy(m->data, p->copy, op->size);
-    m->is_header = op->size <= NET_HEADER;
+    m->is_header = net_is_header(op->tag, op->size);
     come_to_pass(n, o, m->is_header ? NET_HEADER_GOES : NET_DATA_GOES);
     p->number = ++n->sends;
     net_list_add(&o->stuck, p);
@@ -281,7 +281,7 @@ static void link_send(far_link *l, far_op *op)
         net_message_free(m);
     else
         launch(n, m);
-    come_to_pass(n, o, p->size <= NET_HEADER ? NET_HEADER_GONE : NET_DATA_GONE);
+    come_to_pass(n, o, net_is_header(p->tag, p->size) ? NET_HEADER_GONE : NET_DATA_GONE);
 }
 
 static void link_receive(far_link *l, far_op *op)
@@ -316,7 +316,7 @@ static void check_ended(net *n, const pending *p)
     if (!p->is_send)
         n->reached[p->op->peer % NET_NODES_MAX][p->node] = n->now;
     if (!p->is_send && p->result == FAR_OK && p->tag == NET_TAG_HEADER &&
-        p->op->size == NET_HEADER) {
+        p->op->size % NET_HEADER == 0) {
         n->silence[p->op->peer][p->node] = net_silence(n, p->op->peer, p->node);
         n->heard[p->op->peer][p->node]   = n->now;
     }
@@ -366,7 +366,7 @@ void net_inject(net *n, uint32_t from, uint32_t to, uint32_t tag, const void *by
     m->data = net_zeroed(size + 1);
     if (size > 0)
         memcpy(m->data, bytes, size);
-    m->is_header      = size <= NET_HEADER;
+    m->is_header      = net_is_header(tag, size);
     n->hurt[from][to] = n->hurt_data[from][to] = true;
     launch(n, m);
 }

@@ -8,7 +8,8 @@
  * with memory that belongs to the link is watched: receive buffers hold a pattern until a message
  * comes, what is sent is compared when the send ends, and net_owns() knows what may not be freed.
  *
- * A message of at most NET_HEADER bytes counts as a header, a longer one as data. */
+ * Messages under NET_TAG_HEADER, and others of at most NET_HEADER bytes, count as headers, longer ones
+ * as data. */
 #ifndef TESTS_FAR_NET_H
 #define TESTS_FAR_NET_H
 

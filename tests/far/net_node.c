@@ -346,7 +346,7 @@ static uint64_t list_bytes(const list *l)
     uint64_t sum = 0;
 
     for (size_t i = 0; i < l->n; i++)
-        if (((pending *)l->items[i])->size > NET_HEADER)
+        if (!net_is_header(((pending *)l->items[i])->tag, ((pending *)l->items[i])->size))
             sum += ((pending *)l->items[i])->size;
     return sum;
 }

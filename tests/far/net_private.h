@@ -85,6 +85,11 @@ struct net {
     node     nodes[NET_NODES_MAX];
 };
 
+static inline bool net_is_header(uint32_t tag, size_t size)
+{
+    return tag == NET_TAG_HEADER || size <= NET_HEADER;
+}
+
 /* net_node.c */
 void    *net_grown(void *p, size_t size);
 void    *net_zeroed(size_t size);

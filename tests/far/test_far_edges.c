@@ -191,6 +191,40 @@ static void memory_may_be_short_from_any_allocation_on(void)
     fail_each(true);
 }
 
+/* A lender copies a part of a chunk that is fetched; a slab has 2048 of 4 KiB. */
+static void copies_of_parts_are_used_again(void)
+{
+    usm_os_api   os  = module_os;
+    usm_host_api api = module_api;
+    far_params   p0 = params_of(0, 0), p1 = params_of(1, 64 << 20);
+
+    os.map         = scarce_map;
+    api.os         = &os;
+    api.heap_alloc = scarce_heap_alloc;
+    p1.api         = &api;
+    world_clear();
+    allowed    = LONG_MAX;
+    is_lasting = true;
+    start(0, &p0);
+    start(1, &p1);
+    pass_ms(100);
+    CHECK_INT(far_store_open(at[0].node, BLOCK, &store), USM_OK);
+    fill(data[0], 1);
+    CHECK_INT(job_run(USM_TRANSFER_STORE, 0, data[0]), USM_OK);
+    for (unsigned i = 0; i < 3000; i++) {
+        job j = {.t = {.offset = 4096, .size = 4096}};
+
+        allowed = i < 10 ? LONG_MAX : 0;
+        job_start(&j, USM_TRANSFER_FETCH, 0, data[1]);
+        step_all();
+        CHECK_INT(j.ended, 1);
+        CHECK_INT(j.status, USM_OK);
+    }
+    CHECK(memcmp(data[1], data[0] + 4096, 4096) == 0);
+    allowed = LONG_MAX;
+    world_end();
+}
+
 static void damaged_headers_are_refused(void)
 {
     far_header    h = {.op        = FAR_OP_FETCH,
@@ -371,6 +405,7 @@ static const plain_case cases[] = {
     CASE(any_thread_may_ask),
     CASE(each_allocation_may_fail),
     CASE(memory_may_be_short_from_any_allocation_on),
+    CASE(copies_of_parts_are_used_again),
     CASE(damaged_headers_are_refused),
     CASE(damaged_bodies_have_another_sum),
     CASE(all_slot_numbers_linger_and_are_used_again),

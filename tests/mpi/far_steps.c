@@ -32,10 +32,10 @@
 
 /* Of a lender, in the order in which a block meets them. */
 static const char *const lend_steps[] = {
-    "die.lend.reserve",      "die.lend.reserved",  "die.lend.answered", "die.lend.announced",
-    "die.lend.posted",       "die.lend.receiving", "die.lend.bytes",    "die.lend.stored",
-    "die.lend.acknowledged", "die.lend.fetch",     "die.lend.stamped",  "die.lend.sent",
-    "die.lend.serving",      "die.lend.served",    "die.lend.forget",   "die.lend.forgotten",
+    "die.lend.reserve",      "die.lend.reserved",  "die.lend.answered",  "die.lend.announced",
+    "die.lend.posted",       "die.lend.receiving", "die.lend.bytes",     "die.lend.stored",
+    "die.lend.acknowledged", "die.lend.fetch",     "die.lend.sent",      "die.lend.serving",
+    "die.lend.served",       "die.lend.forget",    "die.lend.forgotten",
 };
 static const char *const borrow_steps[] = {
     "die.borrow.reserve", "die.borrow.answered", "die.borrow.store",        "die.borrow.announced",

@@ -4,28 +4,26 @@
  *     transfer --> piece (at most a chunk of the lender) --> request slot, bounce buffer, request
  *
  *     store:  bytes copied in, header sent, bytes and their header sent       ... answer
- *     fetch:  two receives posted (header, bytes), request sent ... both ended, bytes copied out
+ *     fetch:  receive posted, request sent ... ended, bytes copied out
  *
  * A request slot has one request at a time.  If the request's time runs out
  * while the link still holds a buffer of it, the slot lingers: neither its number nor its buffer is
  * used until the link has ended the operation.  Another slot takes its place, and the lender is
- * asked now and then to let the operation end (lane_recall).  Both receives of a fetch take the
- * messages of their tag in the order in which these were sent, and a header names its request, so
- * that remains of earlier requests are recognised and dropped:
+ * asked now and then to let the operation end (slot_recall).  The receive of a fetch takes the
+ * messages of its tag in the order in which these were sent, and the header after the bytes names
+ * its request, so that remains of earlier requests are recognised and dropped:
  *
- *     first receive   second          what to do
- *     our header      bytes           that is the answer
- *     our header      a header        it was duplicated: receive the bytes
- *     anything else   our header      an older message came before it: receive the bytes
- *     old header      anything        an old answer: receive both once more
- *     no header       old header      the same
- *     no header       no header       damaged: ask once more, under a new number */
+ *     received                   what to do
+ *     bytes, our header          that is the answer
+ *     an old header, or none     an older answer: receive once more
+ *     as many bytes, no header   damaged: ask once more, under a new number */
 #include "internal.h"
 
 #include <string.h>
 
 enum { TRIES = 6, SMALL_PER_DEPTH = 4, LANES_PER_DEPTH = 8, GIVE_UP = 4 };
 enum { RECALLS_IN_VAIN = 2, RECALLS_SLOWER = 4 };
+enum { AT_ONCE = FAR_HEADERS_MAX / FAR_HEADER }; /* stores that are announced by one message */
 
 _Static_assert(sizeof(far_ticket) <= sizeof(((usm_transfer *)0)->opaque), "fits");
 
@@ -179,7 +177,7 @@ void far_transfers_take(far_node *node)
 
 static bool slot_is_free_of_link(const far_slot *slot)
 {
-    return !slot->stamp.is_under_way && !slot->data.is_under_way;
+    return !slot->data.is_under_way;
 }
 
 /* A stack of free pieces, linked through their first bytes: the one used last is in the cache, and
@@ -289,15 +287,12 @@ static void slot_fail(far_slot *slot, usm_status s, bool is_given_up)
     piece_end(t, s);
 }
 
-static void slot_send_store(far_slot *slot)
+/* Those of a store, which was announced. */
+static void slot_send_bytes(far_slot *slot)
 {
     far_peer  *peer = slot->peer;
-    far_header h    = slot_header(slot, FAR_OP_STORE);
+    far_header h    = slot_header(slot, FAR_OP_BYTES);
 
-    far_point(peer->node, "die.borrow.store");
-    far_header_send(peer, FAR_TAG_HEADER, h);
-    far_point(peer->node, "die.borrow.announced");
-    h.op     = FAR_OP_BYTES;
     h.from   = peer->mine;
     h.to     = peer->its;
     h.behind = (uint32_t)(h.operation -
@@ -318,33 +313,30 @@ static void slot_post_data(far_slot *slot)
                                 slot->peer->index, FAR_TAG_FETCH + (uint32_t)slot->slot_number});
 }
 
-static bool is_brief(const far_slot *slot)
+/* pre: the link has nothing of the slot.  A store's bytes follow. */
+static void slot_request(far_slot *slot)
 {
-    return slot->size <= FAR_BRIEF && slot->transfer->op == USM_TRANSFER_FETCH;
-}
+    far_node *node = slot->peer->node;
 
-static void slot_post(far_slot *slot)
-{
-    if (!is_brief(slot))
-        far_io_receive(&slot->stamp, (far_buffer){slot->stamp_bytes, FAR_HEADER, slot->peer->index,
-                                                  FAR_TAG_FETCH + (uint32_t)slot->slot_number});
+    slot->state = FAR_SLOT_WAITING;
+    far_request_start(slot->peer, &slot->request);
+    if (slot->transfer->op == USM_TRANSFER_STORE) {
+        far_point(node, "die.borrow.store");
+        far_header_send(slot->peer, slot_header(slot, FAR_OP_STORE));
+        return;
+    }
     slot_post_data(slot);
+    far_point(node, "die.borrow.posted");
+    far_header_send(slot->peer, slot_header(slot, FAR_OP_FETCH));
+    far_point(node, "die.borrow.fetch");
 }
 
 /* pre: the link has nothing of the slot. */
 static void slot_send(far_slot *slot)
 {
-    slot->state     = FAR_SLOT_WAITING;
-    slot->has_stamp = false;
-    far_request_start(slot->peer, &slot->request);
-    if (slot->transfer->op == USM_TRANSFER_STORE) {
-        slot_send_store(slot);
-        return;
-    }
-    slot_post(slot);
-    far_point(slot->peer->node, "die.borrow.posted");
-    far_header_send(slot->peer, FAR_TAG_HEADER, slot_header(slot, FAR_OP_FETCH));
-    far_point(slot->peer->node, "die.borrow.fetch");
+    slot_request(slot);
+    if (slot->transfer->op == USM_TRANSFER_STORE)
+        slot_send_bytes(slot);
 }
 
 /* Sends the request once more, as soon as the link has ended the operations of the last attempt. */
@@ -374,88 +366,43 @@ static void slot_arrived(far_slot *slot)
     usm_list_append(&slot->peer->node->arrived, &slot->link);
 }
 
-/* Our header has come; judges what came after it. */
-static void slot_judge_data(far_slot *slot)
+/* Judges what was received for a fetch: see the table above. */
+static void slot_judge(far_slot *slot)
 {
-    if (slot->status != FAR_DONE)
-        slot_fail(slot, USM_E_IO, false);
-    else if (slot->data.result == FAR_OK && slot->data.op.size == slot->size)
-        slot_arrived(slot);
-    else if (slot->data.result == FAR_OK && slot->data.op.size == FAR_HEADER)
-        slot_post_data(slot);
-    else
-        slot_again(slot);
-}
-
-/* Header and bytes in one message; remains of earlier requests are received and dropped. */
-static void slot_judge_brief(far_slot *slot)
-{
-    far_header h;
-    size_t     size = slot->data.op.size;
+    const size_t size = slot->data.op.size;
+    far_header   h;
 
     if (slot->data.result != FAR_OK) {
         slot_again(slot);
-    } else if (!far_header_decode(slot->piece, size, &h) || !is_ours(slot, &h)) {
+    } else if (size < FAR_HEADER ||
+               !far_header_decode(slot->piece + size - FAR_HEADER, FAR_HEADER, &h)) {
+        usm_add_relaxed(&slot->peer->node->late, 1);
+        if (size == slot->size + FAR_HEADER)
+            slot_again(slot);
+        else
+            slot_post_data(slot);
+    } else if (!is_ours(slot, &h)) {
         usm_add_relaxed(&slot->peer->node->late, 1);
         slot_post_data(slot);
     } else if (h.status != FAR_DONE) {
         slot_fail(slot, USM_E_IO, false);
-    } else if (size != FAR_HEADER + slot->size) {
+    } else if (size != slot->size + FAR_HEADER) {
         slot_again(slot);
     } else {
         slot_arrived(slot);
     }
 }
 
-/* Judges what was received for a fetch: see the table above. */
-static void slot_judge(far_slot *slot)
+static void slot_free_of_link(far_slot *slot, far_result result)
 {
-    bool       is_header = slot->data.result == FAR_OK && slot->data.op.size == FAR_HEADER;
-    bool       has_first;
-    far_header h;
+    const bool is_store =
+        slot->state == FAR_SLOT_WAITING && slot->transfer->op == USM_TRANSFER_STORE;
 
-    if (is_brief(slot)) {
-        slot_judge_brief(slot);
-        return;
-    }
-    if (slot->has_stamp) {
-        slot_judge_data(slot);
-        return;
-    }
-    has_first = slot->stamp.result == FAR_OK &&
-                far_header_decode(slot->stamp_bytes, slot->stamp.op.size, &h);
-    if (has_first && is_ours(slot, &h)) {
-        slot->has_stamp = true;
-        slot->status    = h.status;
-        slot_judge_data(slot);
-        return;
-    }
-    usm_add_relaxed(&slot->peer->node->late, 1);
-    if (is_header && far_header_decode(slot->piece, FAR_HEADER, &h) && is_ours(slot, &h)) {
-        slot->has_stamp = true;
-        slot->status    = h.status;
-        if (h.status == FAR_DONE)
-            slot_post_data(slot);
-        else
-            slot_judge_data(slot);
-    } else if (has_first || is_header) {
-        slot_post(slot);
-    } else {
-        slot_again(slot);
-    }
-}
-
-static void slot_io_ended(far_slot *slot, far_io *io, far_result result)
-{
-    far_node *node = slot->peer->node;
-
-    if (result == FAR_PEER_LOST)
-        far_member_lost(slot->peer, true);
-    if (!slot_is_free_of_link(slot))
-        return;
     switch (slot->state) {
     case FAR_SLOT_WAITING:
-        if (slot->transfer->op == USM_TRANSFER_FETCH) {
+        if (is_store && result != FAR_OK && result != FAR_PEER_LOST) {
+            slot_fail(slot, USM_E_IO, false);
+        } else if (!is_store) {
             far_member_heard(slot->peer);
             slot_judge(slot);
         }
@@ -464,8 +411,8 @@ static void slot_io_ended(far_slot *slot, far_io *io, far_result result)
         slot_send(slot);
         break;
     case FAR_SLOT_LINGERS:
-        if (slot->is_given_up && io != NULL)
-            usm_add_relaxed(&node->late, 1);
+        if (slot->is_given_up)
+            usm_add_relaxed(&slot->peer->node->late, 1);
         slot_rest(slot);
         break;
     case FAR_SLOT_IDLE:
@@ -475,21 +422,13 @@ static void slot_io_ended(far_slot *slot, far_io *io, far_result result)
     }
 }
 
-static void slot_stamp_ended(far_io *io, far_result result)
-{
-    slot_io_ended(usm_container_of(io, far_slot, stamp), io, result);
-}
-
 static void slot_data_ended(far_io *io, far_result result)
 {
     far_slot *slot = usm_container_of(io, far_slot, data);
 
-    if (slot->state == FAR_SLOT_WAITING && slot->transfer->op == USM_TRANSFER_STORE &&
-        result != FAR_OK && result != FAR_PEER_LOST) {
-        slot_fail(slot, USM_E_IO, false);
-        return;
-    }
-    slot_io_ended(slot, io, result);
+    if (result == FAR_PEER_LOST)
+        far_member_lost(slot->peer, true);
+    slot_free_of_link(slot, result);
 }
 
 static far_slot *slot_make(far_peer *peer)
@@ -514,10 +453,7 @@ static far_slot *slot_make(far_peer *peer)
         return NULL;
     slot->peer        = peer;
     slot->slot_number = (uint16_t)peer->slot_count;
-    slot->stamp.node = slot->data.node = node;
-    slot->stamp.ended                  = slot_stamp_ended;
-    slot->data.ended                   = slot_data_ended;
-    slot->stamp.holder = slot->data.holder = slot;
+    far_io_init(&slot->data, node, slot_data_ended, slot);
     usm_list_init(&slot->link);
     peer->slots[peer->slot_count++] = slot;
     return slot;
@@ -573,9 +509,21 @@ static void piece_start(far_slot *slot, usm_transfer *t)
     peer->out++;
     peer->out_bytes += slot->size;
     peer->node->out++;
-    if (t->op == USM_TRANSFER_STORE)
+    slot_request(slot);
+}
+
+/* Stores that were announced. */
+static void pieces_send(far_peer *peer, far_slot *const *stores, uint32_t n)
+{
+    far_headers_flush(peer->node); /* the lender posts its receives while bytes are copied */
+    for (uint32_t i = 0; i < n; i++) {
+        far_slot           *slot = stores[i];
+        const usm_transfer *t    = slot->transfer;
+
+        far_point(peer->node, "die.borrow.announced");
         far_copy(peer->node, slot->piece + FAR_ASIDE, (const char *)t->data + slot->at, slot->size);
-    slot_send(slot);
+        slot_send_bytes(slot);
+    }
 }
 
 /* As many bytes as `depth` whole pieces have, in at most four times as many pieces. */
@@ -589,23 +537,29 @@ static bool has_room(const far_peer *peer)
 
 static void issue(far_peer *peer)
 {
+    far_slot *stores[AT_ONCE];
+    uint32_t  n = 0;
+
     if (!peer->has_session || (peer->state != FAR_UP && peer->state != FAR_SLOW))
         return;
-    while (has_room(peer)) {
+    while (n < AT_ONCE && has_room(peer)) {
         usm_list *q        = usm_list_is_empty(&peer->urgent) ? &peer->queue : &peer->urgent;
         bool      is_spent = false;
         far_slot *slot;
 
         if (usm_list_is_empty(q))
-            return;
+            break;
         slot = slot_take(peer, &is_spent);
         if (slot == NULL) {
             if (!is_spent && peer->out == 0)
                 transfer_fail(transfer_of(q->next), USM_E_NO_MEMORY);
-            return;
+            break;
         }
         piece_start(slot, transfer_of(q->next));
+        if (slot->transfer->op == USM_TRANSFER_STORE)
+            stores[n++] = slot;
     }
+    pieces_send(peer, stores, n);
 }
 
 void far_transfers_issue(far_node *node)
@@ -624,8 +578,7 @@ bool far_transfers_copy(far_node *node)
         return false;
     slot = usm_container_of(it, far_slot, link);
     t    = slot->transfer;
-    far_copy(node, (char *)t->data + slot->at, slot->piece + (is_brief(slot) ? FAR_HEADER : 0),
-             slot->size);
+    far_copy(node, (char *)t->data + slot->at, slot->piece, slot->size);
     usm_add_relaxed(&node->fetched, slot->size);
     slot_leave(slot, false);
     piece_end(t, USM_OK);
@@ -734,7 +687,7 @@ static void slot_recall(far_slot *slot)
     slot->recalled_in = peer->epoch;
     if (slot->tries < RECALLS_SLOWER)
         slot->tries++;
-    far_header_send(peer, FAR_TAG_HEADER, slot->over);
+    far_header_send(peer, slot->over);
 }
 
 void far_slots_recall(far_node *node)

@@ -260,7 +260,7 @@ static void control_send(far_peer *peer, far_control *c)
     if (h.op == FAR_OP_RESERVE && c->places == NULL)
         c->places = far_near_take(peer, &h);
     h.slot_number = c->places != NULL;
-    far_header_send(peer, FAR_TAG_HEADER, h);
+    far_header_send(peer, h);
     if (h.op == FAR_OP_RESERVE)
         far_point(peer->node, "die.borrow.reserve");
     else if (h.op == FAR_OP_FORGET)

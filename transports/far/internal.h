@@ -25,6 +25,7 @@ typedef struct far_slab       far_slab;
 typedef struct far_stage      far_stage;
 typedef struct far_map        far_map;
 typedef struct far_near_block far_near_block;
+typedef struct far_headers    far_headers;
 
 /* A step of the protocol at which tests let this process die: USM_HOOKS=fault:die.lend.reserved@3
  * is the third time that it passes there.  The points have no other use. */
@@ -78,9 +79,11 @@ typedef struct far_buffer {
 void far_io_send(far_io *io, far_buffer b);
 void far_io_receive(far_io *io, far_buffer b);
 
-/* Sends a header to a peer: fills in to and from, and `behind` of requests.  Without memory the
- * header is lost, as messages may be. */
-void far_header_send(far_peer *peer, uint32_t tag, far_header h);
+/* Sends a header to a peer: fills in to and from, and `behind` of requests.  It goes with the others
+ * of this round of the step, as one message.  Without memory it is lost, as messages may be. */
+void far_header_send(far_peer *peer, far_header h);
+/* Sends now what waits, to all peers. */
+void far_headers_flush(far_node *node);
 
 /* ---- borrowing (borrow.c, control.c) ---------------------------------------------------- */
 
@@ -113,24 +116,20 @@ typedef enum far_slot_state {
 /* A request slot and, while it is used, a piece: a store's bytes begin FAR_ASIDE after its
  * start. */
 struct far_slot {
-    usm_list        link; /* in peer->idle or node->arrived */
-    far_peer       *peer;
-    far_io          stamp; /* receive: the header before a fetch's bytes */
-    far_io          data;  /* receive of a fetch, send of a store */
-    far_request     request;
-    far_slot_state  state;
-    uint16_t        slot_number;
-    uint8_t         tries;       /* of the request, later of recalling it */
-    bool            is_given_up; /* it lingers since its time ran out */
-    bool            has_stamp;   /* of a fetch: our header has come, with this status */
-    far_wire_status status;
-    usm_transfer   *transfer;
-    size_t          at, size; /* part of the transfer */
-    unsigned char  *piece;
-    far_header      over;        /* if given up: the request's header */
-    uint64_t        recalled;    /* when it was last recalled */
-    uint32_t        recalled_in; /* and in which session (epoch) */
-    unsigned char   stamp_bytes[FAR_HEADER];
+    usm_list       link; /* in peer->idle or node->arrived */
+    far_peer      *peer;
+    far_io         data; /* receive of a fetch, send of a store */
+    far_request    request;
+    far_slot_state state;
+    uint16_t       slot_number;
+    uint8_t        tries;       /* of the request, later of recalling it */
+    bool           is_given_up; /* it lingers since its time ran out */
+    usm_transfer  *transfer;
+    size_t         at, size; /* part of the transfer */
+    unsigned char *piece;
+    far_header     over;        /* if given up: the request's header */
+    uint64_t       recalled;    /* when it was last recalled */
+    uint32_t       recalled_in; /* and in which session (epoch) */
 };
 
 struct far_store {
@@ -276,6 +275,8 @@ struct far_peer {
     uint64_t      next_join;
     uint32_t      join_tries;
 
+    far_headers *headers; /* those of this round; or NULL */
+
     /* The peer as a lender of this node. */
     usm_list       active; /* in node->active while one of the following is not empty */
     uint64_t       operation;
@@ -364,12 +365,13 @@ struct far_node {
     usm_list          memory; /* all memory of far_alloc() */
     far_io           *ended, **ended_end;
     far_peer         *peers;
-    usm_list          active;           /* peers with transfers or controls */
-    usm_list          arrived;          /* request slots */
-    usm_list          small;            /* free headers to send */
-    usm_list          servings, briefs; /* free sends of bytes */
-    usm_list          unarmed;          /* stages without memory */
-    void             *pieces;           /* free pieces, a stack */
+    usm_list          active;   /* peers with transfers or controls */
+    usm_list          arrived;  /* request slots */
+    usm_list          headers;  /* free messages of headers */
+    usm_list          unsent;   /* those that wait for the end of the round */
+    usm_list          servings; /* free sends of bytes */
+    usm_list          unarmed;  /* stages without memory */
+    void             *pieces;   /* free pieces, a stack */
     uint32_t          pieces_free, out, serving, receiving;
     usm_list          slabs;
     usm_list          chunks[FAR_SHIFT_MAX + 1]; /* free ones, the last freed first */

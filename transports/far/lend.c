@@ -295,7 +295,7 @@ void far_lent_answer(far_peer *peer, const far_header *h, far_wire_status status
                     .block       = far_lend_available(peer->node),
                     .offset      = (uint32_t)h->op};
 
-    far_header_send(peer, FAR_TAG_HEADER, a);
+    far_header_send(peer, a);
 }
 
 /* Undoes the reserve `operation` for a block that was not used since. */

@@ -48,7 +48,7 @@ void far_lent_answer(far_peer *peer, const far_header *h, far_wire_status status
 void far_stage_announce(far_peer *peer, const far_header *h);
 /* Another incarnation begins.  Posted receives stay posted. */
 void far_stages_reset(far_peer *peer);
-/* Sends header and bytes of a fetch's answer; false: no memory. */
+/* Sends bytes and header of a fetch's answer; false: no memory. */
 bool far_serve(far_peer *peer, const far_header *h, far_chunk *c, size_t at);
 void far_serve_nothing(far_peer *peer, const far_header *h);
 

@@ -247,7 +247,7 @@ void far_peer_died(far_node *node, uint32_t peer)
 
 static void member_left(far_peer *peer)
 {
-    far_header_send(peer, FAR_TAG_HEADER, (far_header){.op = FAR_OP_LEFT});
+    far_header_send(peer, (far_header){.op = FAR_OP_LEFT});
     state_set(peer, FAR_LEFT);
     borrowing_end(peer);
     session_end(peer);
@@ -465,7 +465,7 @@ static void join_3(far_peer *peer, const far_header *h, const far_join *j)
     }
     session_begin(peer, h->from, j);
     far_member_heard(peer);
-    far_header_send(peer, FAR_TAG_HEADER,
+    far_header_send(peer,
                     (far_header){.op = FAR_OP_WELCOME, .block = far_lend_available(peer->node)});
     far_point(peer->node, "die.join.welcomed");
 }
@@ -505,8 +505,7 @@ static void fence(far_peer *peer, const far_header *h)
     if (peer->fenced != 0 && now - peer->fenced < node->params.lease_ns / 8)
         return;
     peer->fenced = now;
-    far_header_send(peer, FAR_TAG_HEADER,
-                    (far_header){.op = FAR_OP_FENCED, .to = h->from, .operation = h->to});
+    far_header_send(peer, (far_header){.op = FAR_OP_FENCED, .to = h->from, .operation = h->to});
     if (peer->state == FAR_LOST)
         peer->next_join = now;
 }
@@ -633,7 +632,7 @@ static void return_tick(far_peer *peer, uint64_t now)
 static void sign_tick(far_peer *peer, uint64_t now)
 {
     if (usm__group_lease_owes(&peer->lease, &peer->node->clock, now))
-        far_header_send(peer, FAR_TAG_HEADER,
+        far_header_send(peer,
                         (far_header){.op = FAR_OP_ALIVE, .block = far_lend_available(peer->node)});
 }
 
@@ -679,8 +678,7 @@ void far_leave_tick(far_node *node, uint64_t now)
         if (i == node->self || !is_goodbye_awaited(peer))
             continue;
         is_over = false;
-        far_header_send(peer, FAR_TAG_HEADER,
-                        (far_header){.op = FAR_OP_LEAVE, .operation = peer->next_out});
+        far_header_send(peer, (far_header){.op = FAR_OP_LEAVE, .operation = peer->next_out});
     }
     if (!is_over && now < node->leave_until)
         return;

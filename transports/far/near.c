@@ -108,7 +108,7 @@ void far_near_lend(far_peer *peer, const far_header *h)
             a.length = peer->lent_where[1];
         }
     }
-    far_header_send(peer, FAR_TAG_HEADER, a);
+    far_header_send(peer, a);
 }
 
 void far_near_take_back(far_peer *peer)

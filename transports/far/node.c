@@ -23,7 +23,7 @@ typedef struct block {
 
 struct far_inbox {
     far_io        io;
-    unsigned char bytes[FAR_HEADER];
+    unsigned char bytes[FAR_HEADERS_MAX];
 };
 
 _Static_assert(sizeof(block) <= 64, "a line");
@@ -148,40 +148,45 @@ static bool io_end_all(far_node *node)
 
 /* ---- headers -------------------------------------------------------------------------------- */
 
-typedef struct small {
-    usm_list      link;
+/* A message of headers: those for one peer in a round of the step. */
+typedef struct far_headers {
+    usm_list      link; /* in node->unsent; in node->headers while free */
     far_io        io;
-    unsigned char bytes[FAR_HEADER];
-} small;
+    far_peer     *peer;
+    size_t        size;
+    unsigned char bytes[FAR_HEADERS_MAX];
+} headers;
 
-static void small_ended(far_io *io, far_result result)
+static void headers_ended(far_io *io, far_result result)
 {
-    small *s = usm_container_of(io, small, io);
+    headers *s = usm_container_of(io, headers, io);
 
     if (result == FAR_PEER_LOST)
         far_member_lost(&io->node->peers[io->op.peer], true);
     /* The last one goes first: it is in the cache. */
-    s->link.next         = io->node->small.next;
-    s->link.prev         = &io->node->small;
-    s->link.next->prev   = &s->link;
-    io->node->small.next = &s->link;
+    s->link.next           = io->node->headers.next;
+    s->link.prev           = &io->node->headers;
+    s->link.next->prev     = &s->link;
+    io->node->headers.next = &s->link;
 }
 
-void far_header_send(far_peer *peer, uint32_t tag, far_header h)
+static headers *headers_take(far_node *node)
 {
-    far_node *node = peer->node;
-    usm_list *free = usm_list_pop(&node->small);
-    small    *s    = free != NULL ? usm_container_of(free, small, link) : NULL;
+    usm_list *free = usm_list_pop(&node->headers);
+    headers  *s    = free != NULL ? usm_container_of(free, headers, link) : NULL;
 
-    if (peer->is_dead)
-        goto out;
-    if (s == NULL) {
-        s = far_alloc(node, sizeof(*s));
-        if (s == NULL)
-            return;
-        usm_list_init(&s->link);
-        far_io_init(&s->io, node, small_ended, s);
-    }
+    if (s != NULL)
+        return s;
+    s = far_alloc(node, sizeof(*s));
+    if (s == NULL)
+        return NULL;
+    usm_list_init(&s->link);
+    far_io_init(&s->io, node, headers_ended, s);
+    return s;
+}
+
+static far_header header_complete(const far_peer *peer, far_header h)
+{
     h.from = peer->mine;
     if (h.op != FAR_OP_FENCED)
         h.to = peer->its;
@@ -190,19 +195,72 @@ void far_header_send(far_peer *peer, uint32_t tag, far_header h)
 
         h.behind = h.operation > oldest ? (uint32_t)(h.operation - oldest) : 0;
     }
-    far_header_encode(&h, s->bytes);
-    if (tag == FAR_TAG_HEADER)
-        peer->lease.sent = usm_load_relaxed(&node->now);
-    far_io_send(&s->io, (far_buffer){s->bytes, FAR_HEADER, peer->index, tag});
-    return;
-out:
-    if (s != NULL)
-        usm_list_append(&node->small, &s->link);
+    return h;
+}
+
+/* pre: it is in no list. */
+static void headers_send(far_node *node, headers *s)
+{
+    s->peer->headers = NULL;
+    if (s->peer->is_dead)
+        usm_list_append(&node->headers, &s->link);
+    else
+        far_io_send(&s->io, (far_buffer){s->bytes, s->size, s->peer->index, FAR_TAG_HEADER});
+}
+
+void far_headers_flush(far_node *node)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(&node->unsent)) != NULL)
+        headers_send(node, usm_container_of(it, headers, link));
+}
+
+void far_header_send(far_peer *peer, far_header h)
+{
+    far_node *node = peer->node;
+    headers  *s    = peer->headers;
+
+    if (peer->is_dead)
+        return;
+    if (s == NULL) {
+        s = headers_take(node);
+        if (s == NULL)
+            return;
+        s->peer       = peer;
+        s->size       = 0;
+        peer->headers = s;
+        usm_list_append(&node->unsent, &s->link);
+    }
+    h = header_complete(peer, h);
+    far_header_encode(&h, s->bytes + s->size);
+    s->size += FAR_HEADER;
+    peer->lease.sent = usm_load_relaxed(&node->now);
+    if (s->size == FAR_HEADERS_MAX) {
+        usm_list_remove(&s->link);
+        headers_send(node, s);
+    }
 }
 
 static void inbox_post(struct far_inbox *in)
 {
-    far_io_receive(&in->io, (far_buffer){in->bytes, FAR_HEADER, FAR_ANY, FAR_TAG_HEADER});
+    far_io_receive(&in->io, (far_buffer){in->bytes, FAR_HEADERS_MAX, FAR_ANY, FAR_TAG_HEADER});
+}
+
+/* The headers of one message; false: something else is among them. */
+static bool headers_came(far_peer *peer, const unsigned char *bytes, size_t size)
+{
+    bool is_right = size > 0 && size % FAR_HEADER == 0;
+
+    for (size_t at = 0; at + FAR_HEADER <= size; at += FAR_HEADER) {
+        far_header h;
+
+        if (far_header_decode(bytes + at, FAR_HEADER, &h))
+            far_member_header(peer, &h);
+        else
+            is_right = false;
+    }
+    return is_right;
 }
 
 static void inbox_ended(far_io *io, far_result result)
@@ -210,17 +268,15 @@ static void inbox_ended(far_io *io, far_result result)
     struct far_inbox *in   = usm_container_of(io, struct far_inbox, io);
     far_node         *node = io->node;
     uint32_t          from = io->op.peer;
-    far_header        h;
-    bool              is_header;
+    bool              is_right;
 
-    is_header = result == FAR_OK && far_header_decode(in->bytes, io->op.size, &h);
     if (result == FAR_PEER_LOST && from < node->count)
         far_member_lost(&node->peers[from], true);
-    inbox_post(in);
-    if (is_header && from < node->count && from != node->self)
-        far_member_header(&node->peers[from], &h);
-    else if (result == FAR_OK || result == FAR_TRUNCATED)
+    is_right = result == FAR_OK && from < node->count && from != node->self &&
+               headers_came(&node->peers[from], in->bytes, io->op.size);
+    if (!is_right && (result == FAR_OK || result == FAR_TRUNCATED))
         usm_add_relaxed(&node->refused, 1);
+    inbox_post(in);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -277,9 +333,9 @@ static void lists_init(far_node *node)
     usm_list_init(&node->near);
     usm_list_init(&node->active);
     usm_list_init(&node->arrived);
-    usm_list_init(&node->small);
+    usm_list_init(&node->headers);
+    usm_list_init(&node->unsent);
     usm_list_init(&node->servings);
-    usm_list_init(&node->briefs);
     usm_list_init(&node->unarmed);
     usm_list_init(&node->slabs);
     usm_list_init(&node->messages_in);
@@ -483,8 +539,10 @@ static bool turn(far_node *node)
     usm_store_relaxed(&node->now, node->link->ops->now(node->link));
     moved = io_end_all(node);
     moved = take_work(node) || moved;
+    far_headers_flush(node);
     if (!usm_list_is_empty(&node->active))
         far_transfers_issue(node);
+    far_headers_flush(node);
     return far_transfers_copy(node) || moved;
 }
 
@@ -499,6 +557,7 @@ uint64_t far_step(far_node *node, bool *busy)
     absent = usm__group_look(&node->clock, now);
     if (now >= node->next_tick)
         tick(node, now, absent);
+    far_headers_flush(node);
     if (moved)
         node->last_moved = now;
     /* Sends to dead peers may be in progress for ever. */

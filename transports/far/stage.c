@@ -25,9 +25,10 @@ struct far_stage {
 };
 
 typedef struct serving {
-    usm_list   link;
-    far_io     io;
-    far_chunk *chunk;
+    usm_list      link;
+    far_io        io;
+    far_chunk    *chunk;             /* or NULL */
+    unsigned char alone[FAR_HEADER]; /* an answer without bytes */
 } serving;
 
 /* ---- receiving ----------------------------------------------------------------------------- */
@@ -268,68 +269,13 @@ static void serving_ended(far_io *io, far_result result)
 
     far_point(node, "die.lend.served");
     node->serving--;
-    if (--c->sends == 0 && c->is_dropped)
+    if (c != NULL && --c->sends == 0 && c->is_dropped)
         far_chunk_drop(node, c);
-    if (result == FAR_OK)
-        usm_add_relaxed(&node->served, io->op.size);
-    else if (result == FAR_PEER_LOST)
-        far_member_lost(&node->peers[io->op.peer], true);
-    usm_list_append(&node->servings, &v->link);
-}
-
-static far_header stamp_of(const far_peer *peer, const far_header *h, far_wire_status status)
-{
-    return (far_header){.op          = FAR_OP_ANSWER,
-                        .status      = status,
-                        .slot_number = h->slot_number,
-                        .operation   = h->operation,
-                        .store       = h->store,
-                        .block       = far_lend_available(peer->node),
-                        .offset      = FAR_OP_FETCH};
-}
-
-/* A few bytes, copied after their header. */
-typedef struct brief {
-    usm_list      link;
-    far_io        io;
-    unsigned char bytes[FAR_HEADER + FAR_BRIEF];
-} brief;
-
-static void brief_ended(far_io *io, far_result result)
-{
-    brief    *v    = usm_container_of(io, brief, io);
-    far_node *node = io->node;
-
-    node->serving--;
     if (result == FAR_OK)
         usm_add_relaxed(&node->served, io->op.size - FAR_HEADER);
     else if (result == FAR_PEER_LOST)
         far_member_lost(&node->peers[io->op.peer], true);
-    usm_list_append(&node->briefs, &v->link);
-}
-
-static bool serve_brief(far_peer *peer, const far_header *h, const unsigned char *bytes)
-{
-    far_node  *node  = peer->node;
-    usm_list  *it    = usm_list_pop(&node->briefs);
-    brief     *v     = it != NULL ? usm_container_of(it, brief, link) : NULL;
-    far_header stamp = stamp_of(peer, h, FAR_DONE);
-
-    if (v == NULL) {
-        v = far_alloc(node, sizeof(*v));
-        if (v == NULL)
-            return false;
-        usm_list_init(&v->link);
-        far_io_init(&v->io, node, brief_ended, v);
-    }
-    stamp.from = peer->mine;
-    stamp.to   = peer->its;
-    far_header_encode(&stamp, v->bytes);
-    memcpy(v->bytes + FAR_HEADER, bytes, h->length);
-    node->serving++;
-    far_io_send(&v->io, (far_buffer){v->bytes, FAR_HEADER + (size_t)h->length, peer->index,
-                                     FAR_TAG_FETCH + (uint32_t)h->slot_number});
-    return true;
+    usm_list_append(&node->servings, &v->link);
 }
 
 static serving *serving_take(far_node *node)
@@ -347,35 +293,73 @@ static serving *serving_take(far_node *node)
     return v;
 }
 
+/* Sends `length` bytes, and the answer to the fetch h after them.  v->chunk, which has the bytes, is
+ * set; NULL: there are none. */
+static void serving_send(far_peer *peer, serving *v, const far_header *h, unsigned char *bytes,
+                         size_t length)
+{
+    const far_header answer = {.op          = FAR_OP_ANSWER,
+                               .status      = v->chunk != NULL ? FAR_DONE : FAR_MISSING,
+                               .slot_number = h->slot_number,
+                               .from        = peer->mine,
+                               .to          = peer->its,
+                               .operation   = h->operation,
+                               .store       = h->store,
+                               .block       = far_lend_available(peer->node),
+                               .offset      = FAR_OP_FETCH};
+
+    far_header_encode(&answer, bytes + length);
+    peer->node->serving++;
+    far_io_send(&v->io, (far_buffer){bytes, length + FAR_HEADER, peer->index,
+                                     FAR_TAG_FETCH + (uint32_t)h->slot_number});
+}
+
+/* A copy of a part of a chunk, which is dropped when it has been sent. */
+static far_chunk *chunk_copy(far_node *node, const unsigned char *bytes, uint32_t length)
+{
+    const uint8_t shift = (uint8_t)(32 - __builtin_clz(length - 1));
+    far_chunk    *c     = far_chunk_take(node, shift);
+
+    if (c == NULL)
+        return NULL;
+    far_copy(node, c->bytes, bytes, length);
+    c->is_dropped = true;
+    return c;
+}
+
+/* The header is written after the bytes, so a chunk that is being sent, or of which only a part is
+ * asked for, is copied. */
 bool far_serve(far_peer *peer, const far_header *h, far_chunk *c, size_t at)
 {
     far_node *node = peer->node;
-    uint32_t  tag  = FAR_TAG_FETCH + (uint32_t)h->slot_number;
     serving  *v;
 
     if (peer->is_dead)
         return true;
-    if (h->length <= FAR_BRIEF)
-        return serve_brief(peer, h, c->bytes + at);
-    v = serving_take(node);
-    if (v == NULL)
+    if (h->length < (size_t)1 << c->slab->shift || c->sends > 0)
+        c = chunk_copy(node, c->bytes + at, h->length);
+    v = c != NULL ? serving_take(node) : NULL;
+    if (v == NULL) {
+        if (c != NULL && c->is_dropped)
+            far_chunk_drop(node, c);
         return false;
-    far_header_send(peer, tag, stamp_of(peer, h, FAR_DONE));
-    far_point(node, "die.lend.stamped");
+    }
     v->chunk       = c;
     v->io.holder_2 = c->slab->memory;
     c->sends++;
-    node->serving++;
-    far_io_send(&v->io, (far_buffer){c->bytes + at, h->length, peer->index, tag});
+    serving_send(peer, v, h, c->bytes, h->length);
     far_point(node, "die.lend.sent");
     return true;
 }
 
+/* Without memory the answer is lost, as messages may be. */
 void far_serve_nothing(far_peer *peer, const far_header *h)
 {
-    uint32_t tag = FAR_TAG_FETCH + (uint32_t)h->slot_number;
+    serving *v = peer->is_dead ? NULL : serving_take(peer->node);
 
-    far_header_send(peer, tag, stamp_of(peer, h, FAR_MISSING));
-    if (h->length > FAR_BRIEF)
-        far_header_send(peer, tag, stamp_of(peer, h, FAR_MISSING));
+    if (v == NULL)
+        return;
+    v->chunk       = NULL;
+    v->io.holder_2 = NULL;
+    serving_send(peer, v, h, v->alone, 0);
 }

@@ -3,12 +3,12 @@
  * and a checksum of their own.  Only encoding and decoding is here: no state, no link, no memory.
  *
  *     tag      from      to        messages
- *     1        any       any       one header: requests, acknowledgements, signs of life
+ *     1        any       any       headers, one behind the other: requests, acknowledgements, signs
+ *                                  of life
  *     2        any       any       a header and its body: far_send(), joining
  *     1024 + s borrower  lender    bytes of a store and, after them, their header
- *     8192 + s lender    borrower  the header of a fetch's answer, then its bytes (of a failed
- *                                  fetch: a second header); at most FAR_BRIEF bytes come in one
- *                                  message with their header (of a failed fetch: it alone)
+ *     8192 + s lender    borrower  bytes of a fetch and, after them, the header of its answer; of
+ *                                  a failed fetch the header alone
  *
  * s is the number of one of the borrower's request slots for that lender; a slot has one request in
  * progress at a time.  Bytes are identified by the header that comes with them, so that duplicated
@@ -24,9 +24,9 @@
 enum {
     FAR_HEADER           = 64, /* bytes */
     FAR_JOIN_BODY        = 160,
-    FAR_WIRE_VERSION     = 2,
+    FAR_HEADERS_MAX      = 1024, /* bytes of one message of headers */
+    FAR_WIRE_VERSION     = 3,
     FAR_MESSAGE_MAX      = 65600, /* 64 KiB, and a header of the sender */
-    FAR_BRIEF            = 16384,
     FAR_TAG_HEADER       = 1,
     FAR_TAG_MESSAGE      = 2,
     FAR_TAG_STORE        = 1024,
