@@ -45,8 +45,11 @@ same 0 "three sites" app.json --no-local --progress --on "$(site 1 100e6 TAKES_U
 says err "rescheduled=0"
 of_all
 [ "$(launches 1)" -gt $(($(launches 2) + $(launches 3))) ] || fail "the first has not most: $(cat err)"
+# In its first launch each waits until all are in theirs.
+mkfifo others
 same 0 "three sites that get the same" app.json --no-local --progress --policy static \
-    --on "$(site 1 100e6 TAKES_US=500)" --on "$(site 5 20e6 TAKES_US=1000)" --on "$(site 20 5e6 TAKES_US=2000)"
+    --on "$(site 1 100e6 AWAITS=gate)" --on "$(site 5 20e6 'DIES_AT=1 SIGNAL=0 GATE=others')" \
+    --on "$(site 20 5e6 'AWAITS=others DIES_AT=1 SIGNAL=0 GATE=gate')"
 says err "rescheduled=0"
 of_all
 for site in 1 2 3; do
