@@ -107,6 +107,11 @@ expect 0 'templates on several devices' templates.json --simulate many.json --po
 awk -v one="$(column alone 2)" 'NR == 2 { exit !($2 < one / 2) }' out ||
     fail "on devices of speed 1, 3, 3 and 3 it takes $(column out 2) s, and on one $(column alone 2) s"
 
+machine fast.json "\"name\": \"fast\", \"like\": \"$device\", \"speed\": 100, \"mib_s\": 10000"
+expect 0 'templates on a fast device' templates.json --simulate fast.json
+awk -v one="$(column alone 2)" 'NR == 2 { exit !($2 < one / 2) }' out ||
+    fail "on a device of speed 100 it takes $(column out 2) s, and on one of speed 1 $(column alone 2) s"
+
 # --- mistakes ---------------------------------------------------------------------------------------
 expect 1 'no machine' small.json --simulate nowhere.json
 says err nowhere.json
