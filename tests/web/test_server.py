@@ -140,8 +140,9 @@ def check_apps(tool, server, folder):
         check("the transport file keeps no values by name" in said["messages"], f"servers of the command line: {said}")
         with_store.json("POST", "/api/run?path=x.json", stored)
         stream, text = open_stream(with_store)
+        deadline = time.monotonic() + 30
         with stream:
-            while b"keeps no values" not in text and (piece := stream.recv(65536)):
+            while b"keeps no values" not in text and time.monotonic() < deadline and (piece := stream.recv(65536)):
                 text = text[-100:] + piece
         check(b"keeps no values" in text, "and of a run")
     finally:
