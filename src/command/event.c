@@ -14,6 +14,8 @@
 #include "device/init.h"
 #include "device/observer.h"
 
+#define LOOK_NS UINT64_C(1000000)
+
 static usm__meta_type event_type =
     USM__META_TYPE(struct usm_event, sizeof(usm__magic_word), "events");
 
@@ -99,11 +101,24 @@ static void completion_notify(void *arg, usm_status status)
     usm__executor_post_expected(&c->job);
 }
 
+/* What it waits for may come after a job that needs a thread, as the end of a host task does.  So one
+ * thread more is kept than such jobs have; where the system gives none, this one looks at the event
+ * between other jobs. */
 static void completion_wait(usm__executor_job *job)
 {
     usm__completion *c = usm_container_of(job, usm__completion, job);
 
-    c->status = usm__be_event_wait(c->be, c->native);
+    if (usm__executor_hold() == USM_OK) {
+        c->status = usm__be_event_wait(c->be, c->native);
+        usm__executor_unhold();
+    } else {
+        c->status = usm__be_event_query(c->be, c->native);
+        if (c->status == USM_E_NOT_READY) {
+            usm__os_sleep_ns(LOOK_NS);
+            usm__executor_post(job);
+            return;
+        }
+    }
     c->fn(c);
 }
 
