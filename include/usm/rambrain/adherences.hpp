@@ -338,8 +338,8 @@ inline bool managedMemory::has_waited(managedMemoryChunk *chunk, guard &lock)
 
 inline void managedMemory::acquire(managedMemoryChunk *chunk, std::uint32_t bits)
 {
-    const detail::waiting self;
     guard                 lock(lock_);
+    const detail::waiting self; /* ends under the lock: others see at once that it goes on */
     std::uint64_t         seen = entered_;
 
     while (!chunk->try_enter(bits)) {
@@ -363,8 +363,8 @@ inline void managedMemory::acquire(managedMemoryChunk *chunk, std::uint32_t bits
 /* pre: the caller has entered. */
 inline void managedMemory::upgrade(managedMemoryChunk *chunk)
 {
-    const detail::waiting self;
     guard                 lock(lock_);
+    const detail::waiting self;
     std::uint64_t         seen = entered_;
 
     while (!chunk->try_write())
