@@ -21,7 +21,6 @@
 #include "base/os.h"
 #include "offload/graph_sim_state.h"
 #include "offload/graph_units.h"
-#include "offload/watts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -536,38 +535,6 @@ static usm_status open_place(usm__graph_run *r, uint32_t i)
     return st;
 }
 
-/* Excludes members that draw more than the cap alone, or whose power is unknown. */
-static usm_status find_watts(usm__graph_run *r)
-{
-    usm__schedule_params p = {.nworkers = r->nmembers,
-                              .policy   = usm__chunk_policy_find("energy"),
-                              .numbers  = r->desc.policy.numbers,
-                              .nnumbers = r->desc.policy.nnumbers};
-    double              *watts;
-    usm_status           st;
-
-    if (r->nmembers > r->nlocal)
-        return usm__fail(USM_E_NOT_SUPPORTED,
-                         "the policy energy does not know what units draw: choose another, or run "
-                         "without units");
-    watts = usm__heap_alloc(r->nmembers * sizeof *watts);
-    st    = watts ? USM_OK : out_of_memory();
-    for (uint32_t i = 0; i < r->nmembers && st == USM_OK; i++) {
-        if (r->sim)
-            watts[i] = r->places[i].member->watts;
-        else
-            st = usm__watts_ask(r->places[i].member->name, &watts[i]);
-        r->members[i].watts = watts[i];
-    }
-    p.watts = watts;
-    if (st == USM_OK)
-        st = usm__chunk_policy_check(&p);
-    for (uint32_t i = 0; i < r->nmembers && st == USM_OK; i++)
-        r->members[i].is_well &= usm__chunk_policy_takes(&p, i);
-    usm__heap_free(watts);
-    return st;
-}
-
 static usm_status open_places(usm__graph_run *r, uint32_t nunits)
 {
     usm_team         *team  = r->g->team;
@@ -594,7 +561,7 @@ static usm_status open_places(usm__graph_run *r, uint32_t nunits)
         r->members[i].room  = r->desc.no_prefetch ? 1 : depth;
         st                  = open_place(r, i);
     }
-    return st == USM_OK && r->policy == USM__GRAPH_ENERGY ? find_watts(r) : st;
+    return st == USM_OK && r->policy == USM__GRAPH_ENERGY ? usm__graph_run_find_watts(r) : st;
 }
 
 /* Unrolls everything that is known in advance; inputs are done. */
@@ -630,21 +597,6 @@ static usm_status prepare(usm__graph_run *r)
         if (usm__graph_is_complete(&g->nodes[i]))
             release_inputs(r, &g->nodes[i]);
     return st;
-}
-
-/* No launch is in progress any more. */
-static void finish_energy(usm__graph_run *r)
-{
-    usm_graph  *g = r->g;
-    usm__meter *m = g->team->meter;
-
-    usm__meter_settle(m, &r->metering);
-    for (uint32_t i = 0; i < g->nnodes; i++) {
-        const usm_team_kernel *k = g->nodes[i].desc.kernel;
-
-        g->nodes[i].joules = usm__meter_node(m, &r->metering, i, k ? k->trace : 0);
-    }
-    usm__meter_close(m, &r->metering);
 }
 
 static void finish(usm__graph_run *r, uint64_t begin_ns, usm_parallel_stats *stats)
@@ -728,7 +680,7 @@ static usm_status run_checked(usm__graph_run *r, const usm__unit_crew *crew,
     if (r->server)
         r->server->attach(r->server->user, NULL);
     usm__graph_keep_close(r->keep, st == USM_OK);
-    finish_energy(r);
+    usm__graph_run_count_energy(r);
     finish(r, r->begin_ns, stats);
     usm__team_leave(graph->team);
     if (st != USM_OK)

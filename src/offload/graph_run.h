@@ -75,6 +75,13 @@ void usm__graph_run_served(usm__graph_run *r, usm__graph_task *task, uint64_t bu
 /* Another member has to do it; USM_E_NO_MEMORY.  The calling thread has the error message. */
 usm_status usm__graph_run_fails(usm__graph_run *r, usm__graph_task *task, usm_status status);
 
+/* ---- graph_energy.c -------------------------------------------------------------------------- */
+
+/* Excludes members that draw more than the cap alone, or whose power is unknown. */
+usm_status usm__graph_run_find_watts(usm__graph_run *r);
+/* Closes the meter, with the joules of each node.  No launch is in progress any more. */
+void usm__graph_run_count_energy(usm__graph_run *r);
+
 /* ---- graph_progress.c ------------------------------------------------------------------------ */
 
 /* When the progress function must be called next; 0: there is none. */

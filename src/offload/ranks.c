@@ -375,3 +375,31 @@ usm_status usm__ranks_get_member(usm__ranks *ranks, uint32_t index, usm_team_mem
     }
     return USM_OK;
 }
+
+/* ---- figures ------------------------------------------------------------------------------- */
+
+static usm__ranks_figures figures_of(const usm__master_member *m, const char *name)
+{
+    return (usm__ranks_figures){.name      = name,
+                                .chunks    = m->chunks,
+                                .items     = m->done,
+                                .busy_ns   = m->busy_ns,
+                                .under_way = m->nflights,
+                                .state     = m->state};
+}
+
+uint32_t usm__ranks_get_figures(usm__ranks_launch *l, usm__ranks_figures *members, uint32_t cap,
+                                usm__schedule_stats *stats)
+{
+    uint32_t n = 0;
+
+    usm__mutex_lock(&usm__ranks_all.lock);
+    if (l->is_master && l->master.ledger) {
+        usm__schedule_get_stats(l->master.ledger, stats);
+        for (uint32_t r = 0; r < l->master.params.nranks; r++)
+            for (uint32_t i = 0; i < l->master.ranks[r].nmembers && n < cap; i++, n++)
+                members[n] = figures_of(&l->master.ranks[r].members[i], l->ranks->names[n]);
+    }
+    usm__mutex_unlock(&usm__ranks_all.lock);
+    return n;
+}

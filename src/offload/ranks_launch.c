@@ -752,32 +752,6 @@ void usm__ranks_refuse(usm__ranks *ranks, usm_status status)
     say_no(ranks, launch, status);
 }
 
-static usm__ranks_figures figures_of(const usm__master_member *m, const char *name)
-{
-    return (usm__ranks_figures){.name      = name,
-                                .chunks    = m->chunks,
-                                .items     = m->done,
-                                .busy_ns   = m->busy_ns,
-                                .under_way = m->nflights,
-                                .state     = m->state};
-}
-
-uint32_t usm__ranks_get_figures(usm__ranks_launch *l, usm__ranks_figures *members, uint32_t cap,
-                                usm__schedule_stats *stats)
-{
-    uint32_t n = 0;
-
-    usm__mutex_lock(&usm__ranks_all.lock);
-    if (l->is_master && l->master.ledger) {
-        usm__schedule_get_stats(l->master.ledger, stats);
-        for (uint32_t r = 0; r < l->master.params.nranks; r++)
-            for (uint32_t i = 0; i < l->master.ranks[r].nmembers && n < cap; i++, n++)
-                members[n] = figures_of(&l->master.ranks[r].members[i], l->ranks->names[n]);
-    }
-    usm__mutex_unlock(&usm__ranks_all.lock);
-    return n;
-}
-
 void usm__ranks_cancel(usm__ranks_launch *l)
 {
     const usm__wire msg = {.op = USM__WIRE_CANCEL};
