@@ -47,10 +47,10 @@ static void add_tasks(const char *name, bool is_in_order, unsigned naccessors, d
 
 void offload_section_tasks(void)
 {
-    add_tasks("task, in order", true, 0, 0.3);
+    add_tasks("task, in order", true, 0, 0.2);
     add_tasks("task, out of order", false, 0, 0.3);
-    add_tasks("task of 2 accessors, in order", true, 2, 1);
-    add_tasks("task of 2 accessors, out of order", false, 2, 1);
+    add_tasks("task of 2 accessors, in order", true, 2, 0.8);
+    add_tasks("task of 2 accessors, out of order", false, 2, 0.8);
 }
 
 /* ---- two unequal devices -------------------------------------------------------------------- */
