@@ -156,6 +156,7 @@ inline void managedMemory::unpin(managedMemoryChunk *chunk)
     unhold(chunk);
     end_access(chunk);
     pinned_.erase(chunk->in_pinned_);
+    changes_++;
 }
 
 /* False: it is in use, or is apart and cannot be put back.  It is the last one of the list then.
@@ -254,11 +255,13 @@ inline usm_status managedMemory::open(managedMemoryChunk *chunk, guard &lock, bo
     if (is_apart && !apart_ && usm_pool_create(ctx_, nullptr, USM_HOST, &desc, &apart_) != USM_OK)
         is_apart = false;
     pinned_size_ += need;
+    used_size_ += chunk->size;
     opening_++;
     lock.unlock();
     st = begin_access(chunk, is_writer, is_apart);
     lock.lock();
     pinned_size_ -= need;
+    used_size_ -= chunk->size;
     opening_--;
     if (st != USM_OK) {
         chunk->word_.store(0, std::memory_order_relaxed);
@@ -273,7 +276,7 @@ inline void managedMemory::entered(managedMemoryChunk *chunk, std::uint32_t bits
     bool is_writable = chunk->apart_ || (chunk->access_.mode & USM_WRITE) != 0;
 
     hold(chunk);
-    entered_++;
+    changes_++;
     chunk->locPtr = chunk->apart_ ? chunk->apart_ : chunk->access_.ptr;
     chunk->hits_.store(chunk->hits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     chunk->user_.store(detail::this_thread(), std::memory_order_relaxed);
@@ -301,54 +304,75 @@ inline usm_status managedMemory::make_writable(managedMemoryChunk *chunk, guard 
     return st;
 }
 
-/* ---- waiting --------------------------------------------------------------------------------- */
+/* ---- waiting ---------------------------------------------------------------------------------
+ *
+ * Threads that adhere to what others need, and wait for what those have, would wait for ever: one of
+ * them must fail, and one alone, since the others get what it leaves.  All that releases or takes
+ * memory of a manager is a change, and is counted under its lock.  A thread whose attempt has failed
+ * although nothing changed meanwhile says so, and fails itself only if nothing can change any more:
+ * who adheres waits, nobody closes an access, and every other thread that tries has failed since the
+ * last change, too, or waits for one that has.  Under the lock one thread is the last to say so.
+ * Once it fails it does not wait, so the others see that it goes on, until it has left what it
+ * adhered to; that is a change, or leaves accesses that they can close, which is one. */
 
-/* Whether a thread that does not wait itself adheres to something: it will leave. */
-inline bool managedMemory::is_held_by_others() const
+/* Whether other threads may still release memory. */
+inline bool managedMemory::can_change() const
 {
-    for (const managedMemoryChunk *chunk : pinned_)
-        if (chunk->is_in_use() &&
-            !detail::waiting::includes(chunk->user_.load(std::memory_order_relaxed)))
+    for (const managedMemoryChunk *chunk : pinned_) {
+        std::uint32_t w        = chunk->word_.load(std::memory_order_relaxed);
+        const void   *user     = chunk->user_.load(std::memory_order_relaxed);
+        bool          is_used  = (w & managedMemoryChunk::COUNT) != 0;
+        bool          is_ended = !is_used && (w & managedMemoryChunk::BUSY); /* by close() */
+
+        if (is_ended || (is_used && !detail::waiting::includes(user)))
             return true;
-    return false;
+    }
+    return detail::waiting::has_hope(this, changes_);
 }
 
-/* USM_E_AGAIN: all memory was in use for USM_SPILL_WAIT.  Throws, unless that can change: something
- * was closed, or others go on.  If all who adhere wait, one of them must fail. */
-inline void managedMemory::check(usm_status st, std::uint64_t *seen, guard &lock)
+/* USM_E_AGAIN: all memory was in use for USM_SPILL_WAIT.  Throws, unless that can change. */
+inline void managedMemory::check(usm_status st, std::uint64_t *seen, guard &lock,
+                                 const detail::waiting &self)
 {
-    std::uint64_t before = std::exchange(*seen, entered_);
+    if (st != USM_OK) {
+        std::string why = usm_last_error();
 
-    if (st == USM_OK)
-        return;
-    std::string why = usm_last_error();
-    if (st != USM_E_AGAIN ||
-        (close_idle(lock) == 0 && is_fatal_ && !is_held_by_others() && before == entered_))
-        fail(why);
+        if (st != USM_E_AGAIN)
+            fail(why);
+        (void)close_idle(lock);
+        if (*seen == changes_)
+            self.failed(changes_);
+        if (*seen == changes_ && is_fatal_ && !can_change())
+            fail(why);
+    }
+    *seen = changes_;
 }
 
 /* Whether another thread had the chunk BUSY. */
-inline bool managedMemory::has_waited(managedMemoryChunk *chunk, guard &lock)
+inline bool managedMemory::has_waited(managedMemoryChunk *chunk, guard &lock,
+                                      const detail::waiting &self)
 {
     if (!(chunk->word_.load(std::memory_order_relaxed) & managedMemoryChunk::BUSY))
         return false;
+    self.depends(true);
     opened_.wait(lock);
+    self.depends(false);
     return true;
 }
 
 inline void managedMemory::acquire(managedMemoryChunk *chunk, std::uint32_t bits)
 {
     guard                 lock(lock_);
-    const detail::waiting self; /* ends under the lock: others see at once that it goes on */
-    std::uint64_t         seen = entered_;
+    const detail::waiting self(this); /* ends under the lock: others see at once that it goes on */
+    std::uint64_t         seen = changes_;
 
     while (!chunk->try_enter(bits)) {
         usm_status st;
 
-        if (has_waited(chunk, lock))
+        if (has_waited(chunk, lock, self))
             continue;
         if (chunk->word_.load(std::memory_order_relaxed) & managedMemoryChunk::PINNED) {
-            check(make_writable(chunk, lock), &seen, lock);
+            check(make_writable(chunk, lock), &seen, lock, self);
             continue;
         }
         st = open(chunk, lock, bits || chunk->writes_often_);
@@ -356,7 +380,7 @@ inline void managedMemory::acquire(managedMemoryChunk *chunk, std::uint32_t bits
             entered(chunk, bits);
             return;
         }
-        check(st, &seen, lock);
+        check(st, &seen, lock, self);
     }
 }
 
@@ -364,12 +388,12 @@ inline void managedMemory::acquire(managedMemoryChunk *chunk, std::uint32_t bits
 inline void managedMemory::upgrade(managedMemoryChunk *chunk)
 {
     guard                 lock(lock_);
-    const detail::waiting self;
-    std::uint64_t         seen = entered_;
+    const detail::waiting self(this);
+    std::uint64_t         seen = changes_;
 
     while (!chunk->try_write())
-        if (!has_waited(chunk, lock))
-            check(make_writable(chunk, lock), &seen, lock);
+        if (!has_waited(chunk, lock, self))
+            check(make_writable(chunk, lock), &seen, lock, self);
 }
 
 /* Closes the access if a thread is opening one, and perhaps waits for memory.  Others may have

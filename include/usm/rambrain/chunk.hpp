@@ -44,15 +44,15 @@ inline const void *this_thread() noexcept
     return &here;
 }
 
-/* The calling thread waits, for memory or for those who get it, as long as this lives. */
+/* The calling thread waits as long as this lives: for memory of `manager`, or for other threads. */
 class waiting
 {
   public:
-    waiting()
+    explicit waiting(const void *manager = nullptr)
     {
         std::lock_guard<std::mutex> guard(lock_);
 
-        threads_.push_back(this_thread());
+        threads_.push_back({this_thread(), manager, 0, false});
     }
     waiting(const waiting &)            = delete;
     waiting &operator=(const waiting &) = delete;
@@ -60,19 +60,58 @@ class waiting
     {
         std::lock_guard<std::mutex> guard(lock_);
 
-        *std::find(threads_.begin(), threads_.end(), this_thread()) = threads_.back();
+        *mine() = threads_.back();
         threads_.pop_back();
+    }
+    /* An attempt has failed that began after the manager's change number `change`. */
+    void failed(std::uint64_t change) const
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+
+        mine()->failed_at = change;
+    }
+    /* It waits for what another thread does, and tries nothing meanwhile. */
+    void depends(bool on_others) const
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+
+        mine()->depends = on_others;
     }
     static bool includes(const void *thread)
     {
         std::lock_guard<std::mutex> guard(lock_);
 
-        return std::find(threads_.begin(), threads_.end(), thread) != threads_.end();
+        return find(thread) != threads_.end();
+    }
+    /* Whether a thread waits for the manager's memory that has not failed since `change`. */
+    static bool has_hope(const void *manager, std::uint64_t change)
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+
+        return std::any_of(threads_.begin(), threads_.end(), [&](const record &r) {
+            return r.manager == manager && !r.depends && r.failed_at != change;
+        });
     }
 
   private:
-    inline static std::mutex                lock_;
-    inline static std::vector<const void *> threads_;
+    struct record {
+        const void   *thread, *manager;
+        std::uint64_t failed_at; /* a change's number, 0: it has not failed */
+        bool          depends;
+    };
+
+    static std::vector<record>::iterator find(const void *thread)
+    {
+        return std::find_if(threads_.begin(), threads_.end(),
+                            [thread](const record &r) { return r.thread == thread; });
+    }
+    static std::vector<record>::iterator mine()
+    {
+        return find(this_thread());
+    }
+
+    inline static std::mutex          lock_;
+    inline static std::vector<record> threads_;
 };
 
 } // namespace detail

@@ -152,9 +152,9 @@ class managedMemory
     usm_status        begin_access(managedMemoryChunk *chunk, bool is_writer, bool is_apart) const;
     usm_status      make_writable(managedMemoryChunk *chunk, guard &lock);
     void            entered(managedMemoryChunk *chunk, std::uint32_t bits);
-    bool            has_waited(managedMemoryChunk *chunk, guard &lock);
-    bool            is_held_by_others() const;
-    void            check(usm_status st, std::uint64_t *seen, guard &lock);
+    bool            has_waited(managedMemoryChunk *chunk, guard &lock, const detail::waiting &self);
+    bool            can_change() const;
+    void check(usm_status st, std::uint64_t *seen, guard &lock, const detail::waiting &self);
     numbers         stats() const;
 
     mutable std::mutex           lock_;
@@ -173,8 +173,8 @@ class managedMemory
     std::size_t     block_  = 0;
     chunk_list      all_, pinned_;                    /* the latter by age                       */
     global_bytesize in_blocks_ = 0, pinned_size_ = 0; /* of all; held by the pinned; whole blocks */
-    global_bytesize used_size_ = 0;                   /* of the pinned, in bytes of objects       */
-    std::uint64_t   entered_   = 0;                   /* how often an access was opened           */
+    global_bytesize used_size_ = 0;                   /* likewise, in bytes of objects            */
+    std::uint64_t   changes_   = 1;                   /* accesses opened and closed, counted      */
     bool            is_short_  = false;               /* of memory: what is pinned is WANTED      */
     unsigned        opening_   = 0;                   /* threads that open an access              */
     std::unordered_map<std::uintptr_t, unsigned> shared_; /* pinned chunks by the block they share */
