@@ -319,7 +319,9 @@ static void nonsense(void)
     job_end("no communicator, and one that has no MPI's size");
 }
 
-/* MPI ends while there is a buffer whose content lies with others. */
+/* MPI ends while there is a buffer whose content lies with others.  Once it is known that these have
+ * gone, what is in memory is the only copy and stays, so that others cannot be loaded for want of
+ * room. */
 static void finalised_early(void)
 {
     usm_buffer *b;
@@ -342,13 +344,14 @@ static void finalised_early(void)
         if (st == USM_OK)
             usm_access_end(&a);
         else
-            NEED(st == USM_E_IO, "an access after MPI_Finalize() is %s", usm_status_name(st));
+            NEED(st == USM_E_IO || st == USM_E_SPILL_FULL, "an access after MPI_Finalize() is %s",
+                 usm_status_name(st));
         failed += st != USM_OK;
     }
     NEED(failed >= (FAR_SIZE - 2 * FAR_LIMIT) / FAR_CHUNK, "%zu accesses failed", failed);
     usm_buffer_destroy(b);
     usm_shutdown();
-    printf("ok %s: %zu of %zu accesses say USM_E_IO, and all ends\n", job.name, failed,
+    printf("ok %s: %zu of %zu accesses fail, named, and all ends\n", job.name, failed,
            FAR_SIZE / FAR_CHUNK);
     exit(0); /* NOLINT(concurrency-mt-unsafe) */
 }
