@@ -252,6 +252,17 @@ static void command_blocked(const char *line)
         printf("error call %zu failed: %s\n", calls + 1, usm_last_error());
 }
 
+/* Whether the queue's native list keeps the order itself. */
+static void command_order(void)
+{
+    void *native = NULL;
+
+    if (w.is_plugin || usm_queue_get_native(w.q, "level_zero", &native) != USM_OK)
+        printf("error it is not Level Zero\n");
+    else
+        printf("ok %d\n", ((const usm_level_zero_queue *)native)->is_in_order);
+}
+
 static void answer(const char *line)
 {
     if (strncmp(line, "run ", 4) == 0)
@@ -260,6 +271,8 @@ static void answer(const char *line)
         command_replay(line);
     else if (strncmp(line, "blocked ", 8) == 0)
         command_blocked(line);
+    else if (strcmp(line, "order") == 0)
+        command_order();
     else
         printf("error what is \"%s\"\n", line);
 }

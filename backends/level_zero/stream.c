@@ -4,9 +4,10 @@
  * Order.  An immediate list with the in-order flag keeps its order itself.  A command that waits
  * for an earlier command of the same stream then needs no wait list.  A command has an event only
  * if one is needed, except that every EVENT_EVERY-th has one, so that it becomes known what has
- * ended.  Older drivers (API below 1.7), regular lists and borrowed lists without the flag keep no
- * order.  There the stream is chained: each command has an event, and waits for that of the
- * previous one.
+ * ended.  Immediate lists of older drivers (API below 1.7) and borrowed ones without the flag keep no
+ * order; there a barrier stands before a command, unless all before it are known to have ended.
+ * Regular lists are not ordered by the barriers in them, so a stream of these is chained: each
+ * command has an event, and waits for that of the previous one.
  *
  * The objects that a command uses must outlive it: its event, the events it waits for (a device
  * that has not read one yet would miss its signal if it were reset), its kernel, its regular list.
@@ -19,7 +20,9 @@
  *
  * The end.  A queue is destroyed without waiting.  A stream with commands in flight then becomes a
  * notice of its own watch, and is freed when its last command has ended; a reference to the context
- * keeps the objects that it needs.  On a lost device all commands count as ended.
+ * keeps the objects that it needs.  On a lost device all commands count as ended.  If the last
+ * command has no event, a marker with one follows.  It needs no memory where the driver could not
+ * tell of the end otherwise (before API 1.6): its event and record were made with the stream.
  *
  * After a failure in the middle of a command that consists of several appends, the stream contains
  * a part of it ("torn"): the next command begins with a barrier, so that the order is kept.
@@ -58,7 +61,8 @@ struct lz_stream {
     lz_device       *dev;
     lz_watch        *watch;
     lz_native_stream native_stream;
-    bool             is_chained;
+    bool             is_chained;   /* by events        */
+    bool             has_barriers; /* between commands */
     bool             is_timed;
     /* atomic */
     _Atomic uint64_t number; /* of the last command; written with the lock held */
@@ -73,6 +77,8 @@ struct lz_stream {
     bool            is_torn;
     bool            is_lost; /* abandoned with its device */
     unsigned        since_event;
+    lz_slot        *spare_slot;   /* of a marker at the end, if has_barriers */
+    record         *spare_record; /* likewise                                */
     lz_timeline     time;
 };
 
@@ -304,11 +310,17 @@ static bool needs_record(const lz_stream *stream, const driver_command *cmd, con
     return slot || waits->n || cmd->type == DRIVER_LAUNCH || stream->native_stream.queue;
 }
 
+static bool has_ended(const lz_stream *stream)
+{
+    return !stream->is_open && (!stream->tail || usm_load_acquire(&stream->tail->end) == LZ_DONE);
+}
+
 /* Appends the command, and before it a barrier if the stream needs one. */
 static ze_result_t append(lz_stream *stream, lz_target *t, const driver_command *cmd)
 {
-    lz_target   repair = {.list = t->list, .dev = t->dev};
-    ze_result_t code   = stream->is_torn ? lz_barrier_append(&repair) : ZE_RESULT_SUCCESS;
+    const bool  needs  = stream->is_torn || (stream->has_barriers && !has_ended(stream));
+    lz_target   before = {.list = t->list, .dev = t->dev};
+    ze_result_t code   = needs ? lz_barrier_append(&before) : ZE_RESULT_SUCCESS;
 
     if (code)
         return code;
@@ -455,9 +467,7 @@ usm_status lz_stream_tail(lz_stream *stream, lz_slot **out)
     lz_waits                    none;
 
     if (!stream->is_open) {
-        bool is_done = !stream->tail || usm_load_acquire(&stream->tail->end) == LZ_DONE;
-
-        *out = is_done ? NULL : lz_slot_ref(stream->tail);
+        *out = has_ended(stream) ? NULL : lz_slot_ref(stream->tail);
         return USM_OK;
     }
     lz_waits_few(&none);
@@ -477,12 +487,47 @@ bool lz_stream_ends_with(const lz_stream *stream, const lz_slot *slot)
            slot->number == usm_load_relaxed(&((lz_stream *)(uintptr_t)stream)->number);
 }
 
+/* Makes what a marker at the end needs, unless it is there.  Locked. */
+static usm_status take_spare(lz_stream *stream)
+{
+    usm_status status = USM_OK;
+
+    if (!stream->has_barriers)
+        return USM_OK;
+    if (!stream->spare_slot)
+        status = lz_slot_take(stream->ctx->events, stream->is_timed, &stream->spare_slot);
+    if (!status && !stream->spare_record)
+        status = record_take(stream, 0, &stream->spare_record);
+    return status;
+}
+
+/* Marks the end without memory.  Locked. */
+static usm_status mark_by_spare(lz_stream *stream, lz_slot **slot)
+{
+    static const driver_command marker = {.type = DRIVER_MARKER};
+    lz_waits                    none;
+    usm_status                  status;
+
+    lz_waits_few(&none);
+    if (stream->spare_record)
+        record_idle(stream, stream->spare_record);
+    stream->spare_record = NULL;
+    status               = lz_stream_submit(stream, &marker, &none, true, &stream->spare_slot);
+    if (!status) {
+        *slot              = stream->spare_slot;
+        stream->spare_slot = NULL;
+    }
+    return status;
+}
+
 static usm_status end_of(lz_stream *stream, lz_slot **slot)
 {
     usm_status status;
 
     lz_stream_lock(stream);
     status = lz_stream_tail(stream, slot);
+    if (status && status != USM_E_DEVICE_LOST && stream->spare_slot)
+        status = mark_by_spare(stream, slot);
     lz_stream_unlock(stream);
     return status;
 }
@@ -500,11 +545,40 @@ usm_status lz_stream_wait(lz_stream *stream)
     lz_stream_lock(stream);
     while (reap_one(stream))
         ;
+    (void)take_spare(stream); /* after its use; without memory the next wait fails */
     lz_stream_unlock(stream);
     return code ? lz_fail(code, "zeEventHostSynchronize") : status;
 }
 
 /* --- creation and the end --------------------------------------------------------------------- */
+
+/* No command is in flight. */
+static void stream_free(lz_stream *stream)
+{
+    usm_list *it;
+
+    while (!usm_list_is_empty(&stream->records))
+        record_drop(stream, usm_container_of(stream->records.next, record, link));
+    while ((it = usm_list_pop(&stream->idle)))
+        record_free(usm_container_of(it, record, link));
+    if (stream->spare_record)
+        record_free(stream->spare_record);
+    if (stream->native_stream.is_owned)
+        lz_native_stream_destroy(&stream->native_stream);
+    lz_slot_unref(stream->spare_slot);
+    lz_slot_unref(stream->tail);
+    lz_slot_unref(stream->block);
+    lz_watch_close(stream->watch);
+    lz_watch_unref(stream->watch);
+    pthread_mutex_destroy(&stream->lock);
+    lz_host->heap_free(stream);
+}
+
+void lz_stream_discard(lz_stream *stream)
+{
+    stream->native_stream.is_owned = false;
+    stream_free(stream);
+}
 
 usm_status lz_stream_create(lz_context *ctx, lz_device *dev, bool is_timed,
                             const lz_native_stream *native_stream, lz_stream **out)
@@ -522,38 +596,19 @@ usm_status lz_stream_create(lz_context *ctx, lz_device *dev, bool is_timed,
     stream->ctx           = ctx;
     stream->dev           = dev;
     stream->native_stream = *native_stream;
-    stream->is_chained    = !native_stream->is_in_order;
+    stream->is_chained    = native_stream->queue != NULL;
+    stream->has_barriers  = native_stream->list && !native_stream->is_in_order;
     stream->is_timed      = is_timed;
     pthread_mutex_init(&stream->lock, NULL);
     usm_list_init(&stream->records);
     usm_list_init(&stream->idle);
+    status = take_spare(stream);
+    if (status) {
+        lz_stream_discard(stream);
+        return status;
+    }
     *out = stream;
     return USM_OK;
-}
-
-/* No command is in flight. */
-static void stream_free(lz_stream *stream)
-{
-    usm_list *it;
-
-    while (!usm_list_is_empty(&stream->records))
-        record_drop(stream, usm_container_of(stream->records.next, record, link));
-    while ((it = usm_list_pop(&stream->idle)))
-        record_free(usm_container_of(it, record, link));
-    if (stream->native_stream.is_owned)
-        lz_native_stream_destroy(&stream->native_stream);
-    lz_slot_unref(stream->tail);
-    lz_slot_unref(stream->block);
-    lz_watch_close(stream->watch);
-    lz_watch_unref(stream->watch);
-    pthread_mutex_destroy(&stream->lock);
-    lz_host->heap_free(stream);
-}
-
-void lz_stream_discard(lz_stream *stream)
-{
-    stream->native_stream.is_owned = false;
-    stream_free(stream);
 }
 
 /* Finishes the stream by the status of its last command.  If the driver cannot report when that
